@@ -1,0 +1,579 @@
+"""The catalogue of inputs: requests of clients and workers, and the replies to them.
+
+They are what crosses the wire as well (``outlast.protocol`` adds the envelope and the error table), so a field is only
+ever appended, with a default. Spans and instants are integer nanoseconds. The namespace and the principal are never in
+here: they come from the authenticated context, beside the input (RELIABILITY §0.10).
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from outlast.core.commands import Command
+from outlast.core.events import Headers, Timed
+from outlast.core.failure import Failure
+from outlast.core.payload import Payload, Payloads
+from outlast.core.retry import RetryPolicy
+
+
+class IfOpen(StrEnum):
+    """What a start does when a run with its workflow id is open."""
+
+    FAIL = "fail"
+    RETURN_EXISTING = "return_existing"
+    TERMINATE = "terminate"
+
+
+class IfClosed(StrEnum):
+    """What a start does when the last run with its workflow id has closed."""
+
+    ALLOW = "allow"
+    ALLOW_IF_FAILED = "allow_if_failed"
+    REJECT = "reject"
+
+
+# --- requests of clients -------------------------------------------------------------------------------------------
+
+
+class StartWorkflow(msgspec.Struct, frozen=True, array_like=True, tag="start_workflow", tag_field="kind", kw_only=True):
+    """``run_id`` is minted outside (UUIDv7); an empty ``workflow_id`` means: made from ``request_id``."""
+
+    type: str
+    queue: str
+    run_id: str
+    request_id: str
+    workflow_id: str = ""
+    input: Payloads = ()
+    headers: Headers | None = None
+    if_open: IfOpen = IfOpen.FAIL
+    if_closed: IfClosed = IfClosed.ALLOW
+    run_timeout: int = 0
+    task_timeout: int = 0
+    delay: int = 0
+    memo: dict[str, Payload] | None = None
+    search_attributes: dict[str, Payload] | None = None
+    tags: dict[str, str] | None = None
+    identity: str = ""
+    build: str = ""
+    fingerprint: str = ""  # of what was asked for; made by the core when empty
+
+
+class StartWorkflows(msgspec.Struct, frozen=True, array_like=True, tag="start_workflows", tag_field="kind", kw_only=True):
+    """Up to BATCH_ITEMS_MAX starts; each has its own outcome."""
+
+    items: tuple[StartWorkflow, ...]
+
+
+class SignalWorkflow(msgspec.Struct, frozen=True, array_like=True, tag="signal_workflow", tag_field="kind", kw_only=True):
+    workflow_id: str
+    name: str
+    request_id: str
+    run_id: str = ""
+    input: Payloads = ()
+    headers: Headers | None = None
+    identity: str = ""
+
+
+class CancelWorkflow(msgspec.Struct, frozen=True, array_like=True, tag="cancel_workflow", tag_field="kind", kw_only=True):
+    workflow_id: str
+    request_id: str
+    run_id: str = ""
+    reason: str = ""
+    identity: str = ""
+
+
+class TerminateWorkflow(msgspec.Struct, frozen=True, array_like=True, tag="terminate_workflow", tag_field="kind", kw_only=True):
+    workflow_id: str
+    request_id: str
+    run_id: str = ""
+    reason: str = ""
+    identity: str = ""
+
+
+class DescribeWorkflow(msgspec.Struct, frozen=True, array_like=True, tag="describe_workflow", tag_field="kind", kw_only=True):
+    workflow_id: str
+    run_id: str = ""
+
+
+class AwaitWorkflow(msgspec.Struct, frozen=True, array_like=True, tag="await_workflow", tag_field="kind", kw_only=True):
+    """Answered when the run has closed. With ``follow``, a run that continued as new hands the caller on to the next."""
+
+    workflow_id: str
+    run_id: str = ""
+    follow: bool = True
+
+
+class EnqueueTask(msgspec.Struct, frozen=True, array_like=True, tag="enqueue_task", tag_field="kind", kw_only=True):
+    """``task_id`` is minted outside (UUIDv7); ``key`` is the idempotency key, which the SDK always mints."""
+
+    task_id: str
+    type: str
+    queue: str
+    key: str = ""
+    input: Payloads = ()
+    headers: Headers | None = None
+    retry: RetryPolicy | None = None
+    delay: int = 0
+    start_to_close: int = 0
+    schedule_to_start: int = 0
+    schedule_to_close: int = 0
+    heartbeat: int = 0
+    priority: int = 3
+    fairness_key: str = ""
+    tags: dict[str, str] | None = None
+    identity: str = ""
+    build: str = ""
+    fingerprint: str = ""
+
+
+class EnqueueTasks(msgspec.Struct, frozen=True, array_like=True, tag="enqueue_tasks", tag_field="kind", kw_only=True):
+    items: tuple[EnqueueTask, ...]
+
+
+class CancelTask(msgspec.Struct, frozen=True, array_like=True, tag="cancel_task", tag_field="kind", kw_only=True):
+    task_id: str
+    reason: str = ""
+    identity: str = ""
+
+
+class DescribeTask(msgspec.Struct, frozen=True, array_like=True, tag="describe_task", tag_field="kind", kw_only=True):
+    task_id: str
+
+
+class AwaitTask(msgspec.Struct, frozen=True, array_like=True, tag="await_task", tag_field="kind", kw_only=True):
+    task_id: str
+
+
+# --- requests of workers -------------------------------------------------------------------------------------------
+
+
+class Poll(msgspec.Struct, frozen=True, array_like=True, tag="poll", tag_field="kind", kw_only=True):
+    """Ask for work. Asking again with the same ``poll_id`` gives the same leases (ARCHITECTURE §8).
+
+    ``slots`` and ``workflow_slots`` say how much fits; ``wait`` is how long the request may be held when there is nothing.
+    """
+
+    poll_id: str
+    worker: str  # one process of a worker, unique
+    queues: tuple[str, ...]
+    task_types: tuple[str, ...] = ()
+    workflow_types: tuple[str, ...] = ()
+    slots: int = 0
+    workflow_slots: int = 0
+    wait: int = 0
+    identity: str = ""
+    build: str = ""
+
+
+class Begin(msgspec.Struct, frozen=True, array_like=True, tag="begin", tag_field="kind", kw_only=True):
+    """Say that handlers are about to run. Needed, and acknowledged first, where ``TaskLease.begin_needed``."""
+
+    tokens: "tuple[TaskToken, ...]"
+    worker: str
+
+
+class HeartbeatItem(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """``details`` is what the next attempt sees; ``progress`` says that user code, not just the runner, gave a sign."""
+
+    token: "TaskToken"
+    details: Payload | None = None
+    progress: bool = False
+
+
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat", tag_field="kind", kw_only=True):
+    items: tuple[HeartbeatItem, ...]
+    worker: str
+
+
+class TaskSucceeded(msgspec.Struct, frozen=True, array_like=True, tag="succeeded", tag_field="kind", kw_only=True):
+    result: Payloads = ()
+
+
+class TaskFailed(msgspec.Struct, frozen=True, array_like=True, tag="failed", tag_field="kind", kw_only=True):
+    failure: Failure
+
+
+class TaskCanceled(msgspec.Struct, frozen=True, array_like=True, tag="canceled", tag_field="kind", kw_only=True):
+    """The handler stopped because it was asked to. Without a cancel request it counts as a failure."""
+
+    details: Payloads = ()
+
+
+TaskOutcome = TaskSucceeded | TaskFailed | TaskCanceled
+
+
+class Completion(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    token: "TaskToken"
+    outcome: TaskOutcome
+    details: Payload | None = None  # last heartbeat details, stored before the outcome is looked at
+
+
+class CompleteTasks(msgspec.Struct, frozen=True, array_like=True, tag="complete_tasks", tag_field="kind", kw_only=True):
+    items: tuple[Completion, ...]
+    worker: str
+    identity: str = ""
+
+
+class ReturnTasks(msgspec.Struct, frozen=True, array_like=True, tag="return_tasks", tag_field="kind", kw_only=True):
+    """Hand back leases whose handlers never started: the attempts do not count."""
+
+    tokens: "tuple[TaskToken, ...]"
+    workflow_tokens: "tuple[WorkflowToken, ...]" = ()
+    worker: str
+
+
+class WorkflowTaskDone(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """``cached``: the worker keeps the run in memory and wants its next turn (sticky)."""
+
+    token: "WorkflowToken"
+    commands: tuple[Command, ...] = ()
+    cached: bool = False
+    identity: str = ""
+    build: str = ""
+    sdk: str = ""
+    sdk_flags: tuple[int, ...] = ()
+    places: dict[str, str] | None = None
+    force_new: bool = False  # another turn at once (local work goes on)
+
+
+class WorkflowTaskNotDone(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    token: "WorkflowToken"
+    cause: str
+    failure: Failure
+    identity: str = ""
+    build: str = ""
+
+
+class CompleteWorkflowTasks(msgspec.Struct, frozen=True, array_like=True, tag="complete_workflow_tasks", tag_field="kind", kw_only=True):
+    """``new_run_ids``: one fresh id per item of ``done``, minted outside, used if it continues as new."""
+
+    worker: str
+    done: tuple[WorkflowTaskDone, ...] = ()
+    not_done: tuple[WorkflowTaskNotDone, ...] = ()
+    new_run_ids: tuple[str, ...] = ()
+
+
+class StopWorker(msgspec.Struct, frozen=True, array_like=True, tag="stop_worker", tag_field="kind", kw_only=True):
+    """The worker takes nothing more: its waiting polls are answered empty, its runs are no longer sticky."""
+
+    worker: str
+
+
+Request = (
+    StartWorkflow
+    | StartWorkflows
+    | SignalWorkflow
+    | CancelWorkflow
+    | TerminateWorkflow
+    | DescribeWorkflow
+    | AwaitWorkflow
+    | EnqueueTask
+    | EnqueueTasks
+    | CancelTask
+    | DescribeTask
+    | AwaitTask
+    | Poll
+    | Begin
+    | Heartbeat
+    | CompleteTasks
+    | ReturnTasks
+    | CompleteWorkflowTasks
+    | StopWorker
+)
+
+
+# --- tokens --------------------------------------------------------------------------------------------------------
+
+
+class TaskToken(msgspec.Struct, frozen=True, array_like=True):
+    """Proof of a task lease. ``lease`` grows with every lease of the task, counted attempt or not."""
+
+    task_id: str
+    lease: int
+
+
+class WorkflowToken(msgspec.Struct, frozen=True, array_like=True):
+    """Proof of a workflow task: (incarnation, epoch, dispatch number) of the owner that gave it out (ARCHITECTURE §6)."""
+
+    run_id: str
+    incarnation: int
+    epoch: int
+    dispatch: int
+
+
+# --- replies -------------------------------------------------------------------------------------------------------
+
+
+class RunStatus(StrEnum):
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    TERMINATED = "terminated"
+    TIMED_OUT = "timed_out"
+    CONTINUED_AS_NEW = "continued_as_new"
+
+
+class TaskState(StrEnum):
+    """ENQUEUED, HELD, LEASED, RETRY_WAIT, UNCERTAIN may move; the others are terminal."""
+
+    ENQUEUED = "enqueued"
+    HELD = "held"
+    LEASED = "leased"
+    RETRY_WAIT = "retry_wait"
+    UNCERTAIN = "uncertain"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    EXPIRED = "expired"
+
+
+class WorkflowStarted(msgspec.Struct, frozen=True, array_like=True, tag="workflow_started", tag_field="kind", kw_only=True):
+    """``started`` is False when an open run was returned; ``replayed`` when the same request had started it before."""
+
+    workflow_id: str
+    run_id: str
+    started: bool = True
+    replayed: bool = False
+
+
+class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused", tag_field="kind", kw_only=True):
+    """Nothing was recorded, and why. ``retryable`` means: the same request may succeed later."""
+
+    code: str
+    fact: str
+    remedy: str = ""
+    facts: dict[str, str] = {}
+    retryable: bool = False
+
+
+class WorkflowsStarted(msgspec.Struct, frozen=True, array_like=True, tag="workflows_started", tag_field="kind", kw_only=True):
+    items: tuple[WorkflowStarted | Refused, ...]
+
+
+class Accepted(msgspec.Struct, frozen=True, array_like=True, tag="accepted", tag_field="kind", kw_only=True):
+    """It is recorded. ``changed`` is False when there was nothing to do (a repeat, or closed already)."""
+
+    changed: bool = True
+
+
+class PendingActivity(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    activity_id: str
+    scheduled_event_id: int
+    task_id: str
+    type: str
+    queue: str
+    state: TaskState
+    reason: str = ""
+    attempt: int = 0
+    attempts_max: int = 0
+    run_at: int = 0
+    worker: str = ""
+    last_failure: Failure | None = None
+
+
+class PendingTimer(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    timer_id: str
+    started_event_id: int
+    fire_at: int
+    summary: str = ""
+
+
+class WorkflowInfo(msgspec.Struct, frozen=True, array_like=True, tag="workflow_info", tag_field="kind", kw_only=True):
+    """What is known of a run. Instants in nanoseconds, 0 for not yet; ``why`` says in words what it waits for."""
+
+    namespace: str
+    workflow_id: str
+    run_id: str
+    first_run_id: str
+    type: str
+    queue: str
+    status: RunStatus
+    build: str
+    started_at: int
+    closed_at: int
+    events: int
+    history_bytes: int
+    cancel_requested: bool
+    task_state: str = ""  # "", "ready", "started", "backoff": of the workflow task
+    task_attempt: int = 0
+    task_failure: Failure | None = None
+    worker: str = ""
+    activities: tuple[PendingActivity, ...] = ()
+    timers: tuple[PendingTimer, ...] = ()
+    places: dict[str, str] | None = None
+    tags: dict[str, str] | None = None
+    memo: dict[str, Payload] | None = None
+    search_attributes: dict[str, Payload] | None = None
+    result: Payloads = ()
+    failure: Failure | None = None
+    why: str = ""
+    parked: int = 0
+    why_at: int = 0  # the instant that `why` speaks of, 0 for none
+    polled: bool = True  # whether a worker that can take its next turn has been seen lately
+
+
+class WorkflowOutcome(msgspec.Struct, frozen=True, array_like=True, tag="workflow_outcome", tag_field="kind", kw_only=True):
+    """How a run ended; ``new_run_id`` when another run of the chain follows."""
+
+    workflow_id: str
+    run_id: str
+    status: RunStatus
+    result: Payloads = ()
+    failure: Failure | None = None
+    new_run_id: str = ""
+
+
+class TaskEnqueuedReply(msgspec.Struct, frozen=True, array_like=True, tag="task_enqueued", tag_field="kind", kw_only=True):
+    task_id: str
+    replayed: bool = False
+
+
+class TasksEnqueued(msgspec.Struct, frozen=True, array_like=True, tag="tasks_enqueued", tag_field="kind", kw_only=True):
+    items: tuple[TaskEnqueuedReply | Refused, ...]
+
+
+class TaskInfo(msgspec.Struct, frozen=True, array_like=True, tag="task_info", tag_field="kind", kw_only=True):
+    namespace: str
+    task_id: str
+    type: str
+    queue: str
+    state: TaskState
+    reason: str = ""
+    attempt: int = 0
+    attempts_max: int = 0
+    priority: int = 3
+    enqueued_at: int = 0
+    run_at: int = 0
+    started_at: int = 0
+    closed_at: int = 0
+    lease_until: int = 0
+    worker: str = ""
+    workflow_id: str = ""
+    run_id: str = ""
+    tags: dict[str, str] | None = None
+    details: Payload | None = None
+    result: Payloads = ()
+    failure: Failure | None = None
+    cancel_requested: bool = False
+    why: str = ""
+    polled: bool = True
+
+
+class TaskOutcomeReply(msgspec.Struct, frozen=True, array_like=True, tag="task_outcome", tag_field="kind", kw_only=True):
+    task_id: str
+    state: TaskState
+    reason: str = ""
+    attempt: int = 0
+    result: Payloads = ()
+    failure: Failure | None = None
+
+
+class TaskLease(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """A task given to a worker. ``deadline`` is when the attempt must have ended, ``lease`` how long until a heartbeat."""
+
+    token: TaskToken
+    type: str
+    queue: str
+    attempt: int
+    attempts_max: int
+    input: Payloads = ()
+    headers: Headers | None = None
+    operation_id: str = ""
+    workflow_id: str = ""
+    run_id: str = ""
+    activity_id: str = ""
+    lease: int = 0
+    start_to_close: int = 0
+    heartbeat: int = 0
+    details: Payload | None = None
+    last_failure: Failure | None = None
+    enqueued_at: int = 0
+    started_at: int = 0
+    deadline: int = 0
+    begin_needed: bool = False
+    priority: int = 3
+
+
+class WorkflowTask(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """One turn of workflow code. ``events`` begin at ``first_event_id`` and end with the shown pair scheduled, started.
+
+    ``first_event_id`` is 1 unless the worker has the run in memory; then it is the id after the last one it has seen
+    acknowledged (``previous_event_id``). ``events`` is filled by the engine from the store when the core leaves it empty.
+    """
+
+    token: WorkflowToken
+    workflow_id: str
+    run_id: str
+    original_run_id: str
+    type: str
+    queue: str
+    attempt: int
+    first_event_id: int
+    started_event_id: int
+    previous_event_id: int = 0  # the last event of the history that the last completed turn made
+    events: tuple[Timed, ...] = ()
+    timeout: int = 0
+    next_event_id_to_read: int = 0  # > 0: the history goes on; read the page that starts with this id
+
+
+class Work(msgspec.Struct, frozen=True, array_like=True, tag="work", tag_field="kind", kw_only=True):
+    """The answer to a poll."""
+
+    tasks: tuple[TaskLease, ...] = ()
+    workflow_tasks: tuple[WorkflowTask, ...] = ()
+    stop: bool = False  # the engine stops: ask another, or later
+
+
+class Begun(msgspec.Struct, frozen=True, array_like=True, tag="begun", tag_field="kind", kw_only=True):
+    """One answer per token: None for go ahead."""
+
+    items: tuple[Refused | None, ...]
+
+
+class HeartbeatAnswer(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """``action`` is "continue", "cancel" (stop in good order) or "stop" (the lease is lost; change nothing more)."""
+
+    action: str
+    lease_until: int = 0
+
+
+class HeartbeatReply(msgspec.Struct, frozen=True, array_like=True, tag="heartbeats", tag_field="kind", kw_only=True):
+    items: tuple[HeartbeatAnswer, ...]
+
+
+class CompletionsReply(msgspec.Struct, frozen=True, array_like=True, tag="completions", tag_field="kind", kw_only=True):
+    """One answer per item, in order: None for recorded."""
+
+    items: tuple[Refused | None, ...]
+
+
+class WorkflowTaskReply(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """``last_event_id``: the history's end that this completion made; the worker's cache goes on from it."""
+
+    refused: Refused | None = None
+    last_event_id: int = 0
+
+
+class WorkflowTasksReply(msgspec.Struct, frozen=True, array_like=True, tag="workflow_tasks", tag_field="kind", kw_only=True):
+    done: tuple[WorkflowTaskReply, ...] = ()
+    not_done: tuple[WorkflowTaskReply, ...] = ()
+
+
+Reply = (
+    WorkflowStarted
+    | WorkflowsStarted
+    | Accepted
+    | WorkflowInfo
+    | WorkflowOutcome
+    | TaskEnqueuedReply
+    | TasksEnqueued
+    | TaskInfo
+    | TaskOutcomeReply
+    | Work
+    | Begun
+    | HeartbeatReply
+    | CompletionsReply
+    | WorkflowTasksReply
+    | Refused
+)

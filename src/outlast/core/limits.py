@@ -1,0 +1,57 @@
+"""Every fixed bound of the house, in one table, each with its reason."""
+
+from typing import Final
+
+from outlast.core.units import DAY, HOUR, MINUTE, SECOND, Nanos
+
+# What users send.
+PAYLOAD_INLINE_BYTES_MAX: Final = 256 * 1024  # above it data goes to the blob store: rows stay small
+PAYLOAD_BYTES_MAX: Final = 2 * 1024 * 1024  # one payload; what is larger belongs in storage of the user's own
+REQUEST_BYTES_MAX: Final = 4 * 1024 * 1024  # one HTTP body
+WORKFLOW_ID_BYTES_MAX: Final = 1000  # TEMPORAL §2.12
+NAME_BYTES_MAX: Final = 255  # types, queues, signal names, keys' scopes
+KEY_BYTES_MAX: Final = 1000
+HEADERS_BYTES_MAX: Final = 32 * 1024
+BATCH_ITEMS_MAX: Final = 1000  # starts or enqueues in one request (API §2.1a)
+FAILURE_TEXT_BYTES_MAX: Final = 16 * 1024  # message and trace each; cut with a marker
+FAILURE_DEPTH_MAX: Final = 10
+SPAN_MAX: Final = Nanos(100 * 365 * DAY)  # a sleep longer than this is a mistake
+
+# One run.
+HISTORY_EVENTS_WARN: Final = 10_240
+HISTORY_EVENTS_MAX: Final = 51_200  # ends the run with a reason (TEMPORAL §2.19)
+HISTORY_BYTES_MAX: Final = 50 * 1024 * 1024
+CONTINUE_AS_NEW_EVENTS: Final = 4_096  # from here the run is told to continue as new
+PARKED_BYTES_MAX: Final = 4 * 1024 * 1024  # events waiting for a started workflow task; more is Busy
+COMMANDS_MAX: Final = 10_000  # of one workflow task
+SIGNALS_MAX: Final = 10_000  # of one run
+
+# One shard.
+MAILBOX_MAX: Final = 20_000  # inputs waiting; new work is refused above it
+MAILBOX_RESERVED: Final = 20_000  # further room that only completions and heartbeats may use
+BATCH_ROWS_MAX: Final = 20_000  # one commit: bounds its time and what a refused one throws away
+BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
+WINDOW_MAX: Final = 10_000  # ready rows or timers of one window held in memory
+WINDOW_LOW: Final = 2_000  # below it the next page is asked for
+PAGE_ROWS: Final = 1_000  # rows of one load
+RUNS_CACHED_MAX: Final = 10_000  # runs in memory that nobody needs at the moment
+TASKS_CACHED_MAX: Final = 30_000
+WAITERS_MAX: Final = 100_000  # callers waiting for a result
+POLLS_MAX: Final = 10_000  # workers' requests for work that wait
+POLL_ANSWERS_MAX: Final = 10_000  # answered poll ids kept, to give the same leases again
+
+# Time.
+TASK_LEASE: Final = Nanos(30 * SECOND)  # API §2.1a; renewed by the worker's own heartbeat every 10 s
+SHARD_LEASE: Final = Nanos(5 * SECOND)
+SHARD_RENEW: Final = Nanos(1 * SECOND)
+SHARD_MARGIN: Final = Nanos(1 * SECOND)  # an owner stops serving this long before its lease ends
+STALL: Final = Nanos(1 * SECOND)  # a pause longer than this grants every lease a fresh term (ARCHITECTURE §3)
+WORKFLOW_TASK_TIMEOUT: Final = Nanos(10 * SECOND)
+WORKFLOW_TASK_TIMEOUT_MAX: Final = Nanos(120 * SECOND)
+WORKFLOW_TASK_BACKOFF_FIRST: Final = Nanos(1 * SECOND)  # after a failed workflow task, doubling
+WORKFLOW_TASK_BACKOFF_MAX: Final = Nanos(10 * MINUTE)
+STICKY_TIMEOUT: Final = Nanos(5 * SECOND)  # a run waits this long for the worker that has it in memory
+IDEMPOTENCY_WINDOW: Final = Nanos(24 * HOUR)
+START_TO_CLOSE: Final = Nanos(10 * MINUTE)
+POLL_WAIT_MAX: Final = Nanos(60 * SECOND)
+WORKER_LOST_ATTEMPTS_MAX: Final = 3  # attempts in a row that end with the worker: then the task fails as poison

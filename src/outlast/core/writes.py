@@ -1,0 +1,377 @@
+"""The catalogue of writes: the rows of a shard, the batch that changes them, and the pages that bring them back.
+
+One commit is one ``Batch``: all of it or none, under its fence. Rows are merged within a batch, so that an entity moved ten
+times is written once. Stored structs only ever append fields, each with a default, and do not inherit.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import msgspec
+
+from outlast.core.events import Headers
+from outlast.core.failure import Failure
+from outlast.core.inputs import TaskState
+from outlast.core.payload import Payload, Payloads
+from outlast.core.retry import RetryPolicy
+from outlast.core.units import Fence
+
+# --- runs ------------------------------------------------------------------------------------------------------------
+
+
+class RunRow(msgspec.Struct, array_like=True, kw_only=True):
+    """One run. ``state`` is an encoded RunState, ``fixed`` an encoded RunFixed (written once, at the start).
+
+    ``opened_no`` orders the runs of one workflow id; ``ready_at`` > 0 says that the run needs a workflow task, and since when.
+    """
+
+    namespace: str
+    workflow_id: str
+    run_id: str
+    opened_no: int
+    original_run_id: str
+    first_run_id: str
+    type: str
+    model: str = "replay"
+    status: str = "running"
+    queue: str
+    build: str = ""
+    principal: str = ""
+    identity: str = ""
+    started_at: int
+    closed_at: int = 0
+    next_event_id: int
+    history_bytes: int = 0
+    ready_at: int = 0
+    reason: str = ""
+    parent: str = ""
+    fixed: bytes = b""
+    state: bytes = b""
+    outcome: bytes = b""  # encoded WorkflowOutcome once closed
+    commit_no: int = 0
+    extra: bytes = b""
+
+
+class RunFixed(msgspec.Struct, array_like=True, kw_only=True):
+    """What a run is born with and keeps."""
+
+    run_timeout: int = 0
+    task_timeout: int = 0
+    memo: dict[str, Payload] | None = None
+    tags: dict[str, str] | None = None
+    headers: Headers | None = None
+    start_request_id: str = ""
+    start_fingerprint: str = ""
+    previous_run_id: str = ""
+    extra: dict[str, bytes] | None = None
+
+
+class OpenActivity(msgspec.Struct, array_like=True):
+    """An activity without an outcome yet. The rest of it is in its task row."""
+
+    scheduled_event_id: int
+    task_id: str
+    cancel_event_id: int = 0
+
+
+class OpenTimer(msgspec.Struct, array_like=True):
+    started_event_id: int
+    fire_at: int
+    summary: str = ""
+
+
+class RunState(msgspec.Struct, array_like=True, kw_only=True):
+    """The moving part of a run.
+
+    The first group is derived: folding the history gives it. The second is authoritative: histories do not hold it.
+    """
+
+    activities: dict[str, OpenActivity] = {}  # by activity id
+    timers: dict[str, OpenTimer] = {}
+    signals: int = 0
+    cancel_requested: bool = False
+    search_attributes: dict[str, Payload] | None = None
+    last_task_started_id: int = 0  # of the last completed workflow task
+    last_task_completed_id: int = 0
+
+    task_attempt: int = 1  # of the workflow task; > 1 only after failures
+    task_failure: Failure | None = None
+    task_retry_at: int = 0  # a failed workflow task is not offered before
+    sticky_worker: str = ""
+    places: dict[str, str] | None = None
+    parked_bytes: int = 0
+    parked_count: int = 0
+    request_ids: dict[str, int] = {}  # of signals and cancels not covered by dedup rows any more; bounded
+    last_event_end: int = 0  # the last event that the last completed turn made
+
+
+class HistoryRow(msgspec.Struct, array_like=True):
+    """A page of a history: ``count`` events from ``first_event_id`` on. ``blob`` is msgpack of ``tuple[Timed, ...]``."""
+
+    run_id: str
+    first_event_id: int
+    count: int
+    blob: bytes
+
+
+class ParkedRow(msgspec.Struct, array_like=True):
+    """An event that waits for the started workflow task to close. ``blob`` is msgpack of ``Timed``."""
+
+    run_id: str
+    n: int
+    blob: bytes
+
+
+# --- tasks -----------------------------------------------------------------------------------------------------------
+
+
+class TaskRow(msgspec.Struct, array_like=True, kw_only=True):
+    """One task, standalone or an activity (then ``run_id`` and ``scheduled_event_id``).
+
+    ``spec`` (encoded TaskSpec) never changes; ``status`` (encoded TaskStatus) does. ``ready`` is 1 while it may be leased:
+    ENQUEUED and due. ``lease`` numbers its leases and never goes back; ``attempt`` counts the ones that count.
+    """
+
+    namespace: str
+    task_id: str
+    queue: str
+    type: str
+    build: str = ""
+    state: TaskState = TaskState.ENQUEUED
+    reason: str = ""
+    ready: int = 0
+    order_key: int = 0
+    attempt: int = 0
+    lease: int = 0
+    lease_until: int = 0
+    worker: str = ""
+    run_at: int = 0
+    enqueued_at: int = 0
+    closed_at: int = 0
+    run_id: str = ""
+    scheduled_event_id: int = 0
+    principal: str = ""
+    identity: str = ""
+    spec: bytes = b""
+    status: bytes = b""
+    commit_no: int = 0
+    extra: bytes = b""
+
+
+class TaskSpec(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """What a task is born with. Spans in nanoseconds; ``close_by`` and ``start_by`` are instants, 0 for none."""
+
+    input: Payloads = ()
+    headers: Headers | None = None
+    retry: RetryPolicy = RetryPolicy()
+    start_to_close: int = 0
+    heartbeat: int = 0
+    start_by: int = 0
+    close_by: int = 0
+    priority: int = 3
+    fairness_key: str = ""
+    tags: dict[str, str] | None = None
+    workflow_id: str = ""
+    activity_id: str = ""
+    operation_id: str = ""
+    key: str = ""
+    summary: str = ""
+    extra: dict[str, bytes] | None = None
+
+
+class TaskStatus(msgspec.Struct, array_like=True, kw_only=True):
+    """The moving part of a task."""
+
+    started_at: int = 0  # of the current attempt
+    begun: bool = False
+    attempt_deadline: int = 0  # start-to-close of the current attempt
+    heartbeat_deadline: int = 0
+    details: Payload | None = None
+    failure: Failure | None = None
+    result: Payloads = ()
+    lost_in_a_row: int = 0
+    cancel_requested: bool = False
+    cancel_reason: str = ""
+    build: str = ""  # of the worker that holds it
+    worker_identity: str = ""
+    timers: tuple[str, ...] = ()  # ids of its rows in timers
+    completion: bytes = b""  # digest of the winning completion, so that a repeat gets the winning answer
+    poll_id: str = ""
+    suspect: bool = False  # leased alone, because it was lost before with its worker
+    lease_written: int = 0  # the lease end that is stored; heartbeats may be ahead of it in memory
+
+
+class AttemptRow(msgspec.Struct, array_like=True, kw_only=True):
+    """How one lease of a task ended; written once. ``late`` = 1 for a word that came after the lease had ended: evidence."""
+
+    namespace: str
+    task_id: str
+    lease: int
+    attempt: int
+    late: int = 0
+    outcome: str  # "succeeded", "failed", "canceled", "timeout:<kind>", "worker_lost", "returned"
+    worker: str = ""
+    identity: str = ""
+    build: str = ""
+    started_at: int = 0
+    ended_at: int = 0
+    error_type: str = ""
+    error_message: str = ""
+    error_trace: str = ""
+    commit_no: int = 0
+    extra: bytes = b""
+
+
+# --- the rest --------------------------------------------------------------------------------------------------------
+
+
+class TimerKind(StrEnum):
+    RUN_TIMER = "run_timer"  # a user's sleep or timeout: target is the run
+    RUN_TIMEOUT = "run_timeout"
+    RUN_BACKOFF = "run_backoff"  # first workflow task of a delayed start
+    TASK_DUE = "task_due"  # delay or retry
+    TASK_START_BY = "task_start_by"  # schedule-to-start
+    TASK_CLOSE_BY = "task_close_by"  # schedule-to-close
+
+
+class TimerRow(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """Something to happen at ``fire_at``, never before. ``target`` is a run id or a task id."""
+
+    fire_at: int
+    timer_id: str
+    kind: str
+    target: str
+
+
+class DedupRow(msgspec.Struct, frozen=True, array_like=True):
+    """What a request id has already made. ``period`` groups rows that are dropped together; later than ``expires_at``."""
+
+    namespace: str
+    scope: str
+    key: str
+    id: str
+    fingerprint: str
+    expires_at: int
+    period: int
+
+
+class MessageRow(msgspec.Struct, frozen=True, array_like=True):
+    """A message to another shard: (source, incarnation, sequence) is its id."""
+
+    target_shard: int
+    source_shard: int
+    incarnation: int
+    sequence: int
+    blob: bytes
+
+
+@dataclass(slots=True)
+class Batch:
+    """Everything one commit changes. Keys are primary keys; a later row of the same entity replaces the earlier."""
+
+    shard: int
+    fence: Fence
+    number: int  # dense per shard, from 1
+    at: int
+    runs: dict[str, RunRow] = field(default_factory=dict[str, RunRow])
+    new_runs: set[str] = field(default_factory=set[str])  # run ids in `runs` that the store does not have yet
+    history: list[HistoryRow] = field(default_factory=list[HistoryRow])
+    parked: list[ParkedRow] = field(default_factory=list[ParkedRow])
+    unparked: dict[str, None] = field(default_factory=dict[str, None])  # run ids whose STORED parked rows go (before `parked` is added)
+    tasks: dict[str, TaskRow] = field(default_factory=dict[str, TaskRow])
+    new_tasks: set[str] = field(default_factory=set[str])  # task ids in `tasks` that the store does not have yet
+    attempts: list[AttemptRow] = field(default_factory=list[AttemptRow])
+    timers: dict[tuple[int, str], TimerRow] = field(default_factory=dict[tuple[int, str], TimerRow])
+    dropped_timers: dict[tuple[int, str], None] = field(default_factory=dict[tuple[int, str], None])
+    dedup: dict[tuple[str, str, str], DedupRow] = field(default_factory=dict[tuple[str, str, str], DedupRow])
+    counters: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])  # (namespace, name) -> value
+    outbox: list[MessageRow] = field(default_factory=list[MessageRow])
+    received: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])  # (source, incarnation) -> mark
+    lease_until: int = 0  # > 0: renew the shard's lease to this instant
+    bytes: int = 0
+
+    def rows(self) -> int:
+        """Return how many rows the batch writes or deletes."""
+        return (
+            len(self.runs) + len(self.history) + len(self.parked) + len(self.unparked) + len(self.tasks)
+            + len(self.attempts) + len(self.timers) + len(self.dropped_timers) + len(self.dedup)
+            + len(self.counters) + len(self.outbox) + len(self.received)
+        )  # fmt: skip
+
+
+class CommitOutcome(StrEnum):
+    """What became of a batch. Anything but DONE makes the owner step down (ARCHITECTURE §3)."""
+
+    DONE = "done"
+    REFUSED = "refused"  # fenced: definitely nothing happened, and somebody else owns the shard
+    FULL = "full"  # definitely nothing happened, for want of space
+    UNKNOWN = "unknown"  # it may have happened, or not, or happen later
+
+
+# --- loads -----------------------------------------------------------------------------------------------------------
+
+
+class LoadKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """Read entities by name. What is not there is absent from the page."""
+
+    workflows: tuple[tuple[str, str], ...] = ()  # (namespace, workflow id) -> its latest run, by opened_no
+    runs: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    dedup: tuple[tuple[str, str, str], ...] = ()
+
+
+class LoadReadyTasks(msgspec.Struct, frozen=True, kw_only=True):
+    """Read tasks with ready = 1 of one (namespace, queue, type), ordered by (order_key, task_id), after ``after``."""
+
+    namespace: str
+    queue: str
+    type: str
+    after: tuple[int, str]
+    limit: int
+
+
+class LoadTimers(msgspec.Struct, frozen=True, kw_only=True):
+    """Read timers ordered by (fire_at, timer_id), after ``after``."""
+
+    after: tuple[int, str]
+    limit: int
+
+
+class LoadReadyRuns(msgspec.Struct, frozen=True, kw_only=True):
+    """Read open runs with ready_at > 0, ordered by (ready_at, run_id), after ``after``."""
+
+    after: tuple[int, str]
+    limit: int
+
+
+class LoadLeasedTasks(msgspec.Struct, frozen=True, kw_only=True):
+    """Read tasks in state LEASED, ordered by task_id, after ``after``."""
+
+    after: str
+    limit: int
+
+
+Load = LoadKeys | LoadReadyTasks | LoadTimers | LoadReadyRuns | LoadLeasedTasks
+
+
+@dataclass(slots=True)
+class Page:
+    """The answer to a load. Runs come with their parked rows, in order of ``n``."""
+
+    runs: list[RunRow] = field(default_factory=list[RunRow])
+    parked: list[ParkedRow] = field(default_factory=list[ParkedRow])
+    tasks: list[TaskRow] = field(default_factory=list[TaskRow])
+    timers: list[TimerRow] = field(default_factory=list[TimerRow])
+    dedup: list[DedupRow] = field(default_factory=list[DedupRow])
+
+
+@dataclass(slots=True, frozen=True)
+class Claim:
+    """What taking a shard over gives: the new fence, the number of the last commit, and the counters."""
+
+    shard: int
+    fence: Fence
+    last_number: int
+    last_at: int  # instant of the last commit: event times never go back behind it
+    counters: dict[tuple[str, str], int]
+    received: dict[tuple[int, int], int]

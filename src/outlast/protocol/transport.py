@@ -1,0 +1,68 @@
+"""The seam between the SDK and an engine, in this process or at the end of a connection."""
+
+from typing import Protocol
+
+import msgspec
+
+from outlast.core.events import Timed
+from outlast.core.inputs import Reply, Request, TaskInfo, WorkflowInfo
+
+
+class HistoryPage(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """Events of one run from ``first_event_id`` on. ``next_event_id`` is 0 at the end of the history."""
+
+    workflow_id: str
+    run_id: str
+    first_event_id: int
+    events: tuple[Timed, ...]
+    next_event_id: int = 0
+
+
+class Attempt(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """How one lease of a task ended."""
+
+    attempt: int
+    outcome: str
+    worker: str = ""
+    identity: str = ""
+    started_at: int = 0
+    ended_at: int = 0
+    error_type: str = ""
+    error_message: str = ""
+    late: bool = False
+
+
+class Listing(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """A page of runs or tasks; ``next`` is an opaque cursor, empty at the end."""
+
+    runs: tuple[WorkflowInfo, ...] = ()
+    tasks: tuple[TaskInfo, ...] = ()
+    next: str = ""
+
+
+class Transport(Protocol):
+    """How the SDK reaches an engine. Every method raises outlast.core.errors.Refusal for what is refused."""
+
+    namespace: str
+
+    async def call(self, request: Request, *, timeout: float | None = None) -> Reply:
+        """Send ``request`` and return its reply; a ``Refused`` comes as the exception it stands for.
+
+        A request whose answer was lost is sent again with the same ids, so that it happens once. ``timeout`` in seconds
+        bounds the whole; None waits for ever. Raises Unavailable with code "timeout" when it has passed.
+        """
+        ...
+
+    async def read_history(self, workflow_id: str, run_id: str, *, first_event_id: int = 1) -> HistoryPage: ...
+
+    async def read_attempts(self, task_id: str) -> tuple[Attempt, ...]: ...
+
+    async def list_runs(
+        self, *, type: str = "", status: str = "", cursor: str = "", limit: int = 50
+    ) -> Listing: ...
+
+    async def list_tasks(
+        self, *, type: str = "", state: str = "", queue: str = "", run_id: str = "", cursor: str = "", limit: int = 50
+    ) -> Listing: ...
+
+    async def close(self) -> None: ...

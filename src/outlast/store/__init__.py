@@ -1,0 +1,1 @@
+"""Where it is kept: one narrow interface, several stores behind it."""

@@ -1,0 +1,108 @@
+"""The seam between the engine and its databases.
+
+A store keeps the rows of one shard. It has one write path, ``commit``, and reads pages. It decides nothing. Every store
+passes the one conformance suite in tests/store.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from outlast.core.units import Fence
+from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, HistoryRow, Load, Page, RunRow, TaskRow
+
+
+class StoreError(Exception):
+    """The store cannot be used; ``code`` is one of core.errors.CODES, ``remedy`` says what to do."""
+
+    def __init__(self, code: str, fact: str, *, remedy: str) -> None:
+        super().__init__(f"{fact} {remedy}")
+        self.code = code
+        self.fact = fact
+        self.remedy = remedy
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class RunFilter:
+    """Which runs to list; None or "" for any. Newest first, by (started_at, run_id), before ``before``."""
+
+    namespace: str
+    type: str = ""
+    status: str = ""
+    workflow_id: str = ""
+    before: tuple[int, str] | None = None
+    limit: int = 50
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class TaskFilter:
+    """Which tasks to list, newest first by (enqueued_at, task_id). ``standalone``: leave out activities."""
+
+    namespace: str
+    type: str = ""
+    state: str = ""
+    queue: str = ""
+    run_id: str = ""
+    standalone: bool = False
+    before: tuple[int, str] | None = None
+    limit: int = 50
+
+
+class Store(Protocol):
+    """The rows of a shard."""
+
+    reads_inline: bool
+    """Whether ``load`` and the other reads finish without waiting (they may then be called from a loop at once)."""
+
+    async def open(self) -> None:
+        """Make the schema if there is none, migrate it if it is old. Raises StoreError."""
+        ...
+
+    async def close(self) -> None: ...
+
+    async def claim(self, *, owner: str, now: int, lease_until: int) -> Claim:
+        """Take the shard over: raise the epoch in a commit of its own, then read what a new owner needs.
+
+        Raises StoreError when another owner's lease still runs at ``now`` (code "not_owner").
+        """
+        ...
+
+    async def release(self, fence: Fence) -> None:
+        """Give the shard back, if it is still held under ``fence``: the next owner need not wait for the lease's end."""
+        ...
+
+    async def commit(self, batch: Batch) -> CommitOutcome:
+        """Write all of ``batch`` or nothing, in one transaction that first locks the shard's row and compares the fence.
+
+        Never raises for what a database may do: every doubt is UNKNOWN. The batch number must be the last one plus 1.
+        """
+        ...
+
+    async def load(self, load: Load) -> Page:
+        """Read committed rows. What an acknowledged commit wrote is seen."""
+        ...
+
+    async def read_history(self, run_id: str, *, first_event_id: int, events_max: int) -> list[HistoryRow]:
+        """Return pages in order, from the one that holds ``first_event_id``, until ``events_max`` events are covered."""
+        ...
+
+    async def read_attempts(self, task_id: str) -> list[AttemptRow]:
+        """Return how the leases of a task ended, in order of (lease, late)."""
+        ...
+
+    async def list_runs(self, filter: RunFilter) -> list[RunRow]: ...
+
+    async def list_tasks(self, filter: TaskFilter) -> list[TaskRow]: ...
+
+    async def forget_dedup(self, *, before_period: int) -> int:
+        """Drop the dedup rows of whole periods that are over; return how many."""
+        ...
+
+
+class BlobStore(Protocol):
+    """Payload data above PAYLOAD_INLINE_BYTES_MAX, by content hash (sha256, hex). Durable before ``put`` returns."""
+
+    async def put(self, digest: str, data: bytes) -> None: ...
+
+    async def get(self, digest: str) -> bytes:
+        """Return the data. Raises StoreError (code "store_damaged") when it is missing or does not have this hash."""
+        ...
