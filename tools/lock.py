@@ -32,7 +32,7 @@ FLAGS = (
 
 
 def inputs_of(project: dict[str, list[str]], groups: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Return what each file must hold, in the order in which they are made: a later one agrees with ``run``."""
+    """Return what each file must hold, in the order in which they are made: each agrees with those before it."""
     run = project["dependencies"]
     return {"run": run, "dev": [*run, *groups["dev"]], "docs": [*run, *groups["docs"]]}
 
@@ -71,7 +71,7 @@ def main() -> int:
             return 1
         target = ROOT / "requirements" / f"{name}.txt"
         target.write_text(text)
-        agree_with = agree_with or target
+        agree_with = target
         print(f"requirements/{name}.txt: {text.count('==')} packages")
     return 0
 

@@ -1,0 +1,79 @@
+# Every recipe is one line that calls a tool of .venv; `make setup` makes that and every other target asks for it.
+
+MAKEFLAGS += --no-print-directory
+BIN := .venv/bin
+PY := $(BIN)/python
+
+# What can be given: make sim SEEDS=1000, make test TESTS=tests/store, make setup PYTHON=python3.13
+TESTS ?= tests
+JOBS ?= 2
+ISSUE ?= spine
+export PYTHON
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check format lint types imports tidy fix test demo sim chaos powercut bench cases readme docs references lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Make .venv from the pinned requirements (nothing to do: nothing done)
+	@tools/setup.sh
+
+check: format lint types imports tidy ## Format, lint, types, imports, house rules and the core's tests: under a minute or so
+
+format: setup
+	$(BIN)/ruff format --check .
+
+lint: setup
+	$(BIN)/ruff check .
+
+types: setup
+	$(BIN)/basedpyright
+	$(BIN)/mypy
+
+imports: setup
+	$(BIN)/lint-imports
+
+tidy: setup
+	$(BIN)/pytest -q -n $(JOBS) -m "not slow and not sim" tests/house tests/core
+
+fix: setup ## Repair what the tools can repair
+	$(BIN)/ruff check --fix-only --exit-zero .
+	$(BIN)/ruff format .
+
+test: setup ## Run every test (TESTS=tests/store for some, JOBS=4 for more at once)
+	$(BIN)/pytest -n $(JOBS) $(TESTS)
+
+demo: setup ## Feed a file of orders, kill engine and worker while charges are in flight, see nothing lost
+	@$(PY) -m examples.orders_demo
+
+sim: setup ## Play seeds of the simulation: SEEDS=1000, SEED=17 for one, PLANT=name for a planted bug
+	@$(PY) -m outlast.sim $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(if $(PLANT),--plant $(PLANT))
+
+chaos: setup ## Kill real processes: CYCLES=200, PLANT=name
+	@$(PY) -m tests.end_to_end.chaos $(if $(CYCLES),--cycles $(CYCLES)) $(if $(PLANT),--plant $(PLANT))
+
+powercut: setup ## Cut the power under SQLite: CUTS=300, SYNCHRONOUS=NORMAL to see the harness find losses
+	@$(PY) -m tests.end_to_end.powercut $(if $(CUTS),--cuts $(CUTS)) $(if $(SYNCHRONOUS),--synchronous $(SYNCHRONOUS))
+
+bench: setup ## Measure against the raw store
+	@$(PY) -m benchmarks
+
+cases: setup ## List the acceptance cases: ISSUE=spine, RUN=1 runs their tests
+	@$(PY) -m tools.cases --scope $(ISSUE) $(if $(RUN),--run)
+
+readme: setup ## Run every block of README.md in a fresh environment
+	@$(PY) -m tools.readme README.md
+
+docs: setup ## Build the pages under docs/ into docs/_build
+	@tools/docs.sh
+
+references: setup ## Write the reference pages that are made from the code
+	@$(PY) -m tools.references
+
+lock: setup ## Write requirements/*.txt anew from pyproject.toml (UPGRADE=1 takes the newest)
+	@$(PY) -m tools.lock $(if $(UPGRADE),--upgrade)
+
+clean: ## Remove what was made
+	rm -rf .venv build dist docs/_build .demo .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .coverage .coverage.*
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

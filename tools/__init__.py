@@ -1,0 +1,1 @@
+"""Programs of the house, called by the Makefile: pins, README, cases, reference pages."""

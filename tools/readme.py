@@ -1,0 +1,188 @@
+"""Run every block of a Markdown page in a fresh environment, in the order of the page.
+
+    python -m tools.readme README.md
+
+A wheel is built from the checkout and installed with its pinned dependencies into a new environment; the blocks then run
+in an empty folder with that environment first on the path.
+
+- ```` ```python title=app.py ```` is written to app.py.
+- ```` ```console ```` holds commands after ``$ ``, run by bash; the lines below a command are what it must print, where
+  ``...`` stands for anything. ``pip install outlast`` is taken to be done: the wheel is there.
+- ```` ```console in=checkout ```` runs in a clean copy of the checkout instead.
+- ```` ```bash ```` is one script.
+- ```` ```text ```` is for reading.
+
+A block of another kind is refused, so that nothing on the page goes unproven.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FENCE = re.compile(r"^```(\w*)[ \t]*([^\n]*)\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+COMMAND_SECONDS_MAX = 300
+
+
+class Untrue(Exception):
+    """The page says what is not so."""
+
+
+@dataclass(slots=True, frozen=True)
+class Block:
+    kind: str
+    line: int
+    text: str
+    words: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(slots=True, frozen=True)
+class Place:
+    """Where blocks run: an empty folder, a copy of the checkout, and the environment of both."""
+
+    folder: Path
+    checkout: Path
+    environment: dict[str, str]
+
+
+def blocks_of(page: str) -> list[Block]:
+    """Return the fenced blocks of ``page`` in order, with the line on which each begins."""
+    found: list[Block] = []
+    for match in FENCE.finditer(page):
+        words = dict(word.split("=", 1) for word in match[2].split() if "=" in word)
+        found.append(Block(match[1], page.count("\n", 0, match.start()) + 1, match[3], words))
+    return found
+
+
+def commands_of(text: str) -> list[tuple[str, list[str]]]:
+    """Return each command of a console block with the lines that it must print."""
+    commands: list[tuple[str, list[str]]] = []
+    for line in text.splitlines():
+        if line.startswith("$ "):
+            commands.append((line[2:].split("  #")[0].strip(), []))
+        elif line.strip() and commands:
+            commands[-1][1].append(line)
+        elif line.strip():
+            raise Untrue(f"{line!r} stands before the first command.")
+    return commands
+
+
+def has_lines(printed: str, wanted: list[str]) -> bool:
+    """Say whether ``wanted`` stands in ``printed``, in order; ``...`` stands for any text, also over lines."""
+    pattern = ".*".join(re.escape(part.strip()) for part in "\n".join(wanted).split("..."))
+    return re.search(pattern, printed, re.DOTALL) is not None
+
+
+def run(command: str, *, folder: Path, environment: dict[str, str]) -> str:
+    """Return what ``command`` prints.
+
+    Raises:
+        Untrue: It fails, or does not end in time.
+    """
+    print(f"  $ {command}", flush=True)
+    try:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", command],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=COMMAND_SECONDS_MAX,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as late:
+        raise Untrue(f"`{command}` did not end within {COMMAND_SECONDS_MAX} s.") from late
+    print("".join(f"    {line}\n" for line in done.stdout.splitlines()), end="", flush=True)
+    if done.returncode:
+        raise Untrue(f"`{command}` ended with {done.returncode}.")
+    return done.stdout
+
+
+def play(block: Block, place: Place) -> None:
+    """Do what ``block`` says.
+
+    Raises:
+        Untrue: It cannot be done, or gives something else.
+    """
+    folder = place.checkout if block.words.get("in") == "checkout" else place.folder
+    match block.kind:
+        case "python" if "title" in block.words:
+            (folder / block.words["title"]).write_text(block.text)
+            print(f"  wrote {block.words['title']}", flush=True)
+        case "python":
+            (folder / "block.py").write_text(block.text)
+            run("python block.py", folder=folder, environment=place.environment)
+        case "bash":
+            run(block.text, folder=folder, environment=place.environment)
+        case "console":
+            for command, wanted in commands_of(block.text):
+                if re.fullmatch(r"(python3? -m )?pip install '?outlast\S*", command):
+                    command = "python -m pip show --quiet outlast"  # noqa: PLW2901 - the wheel of this checkout stands for the published one
+                printed = run(command, folder=folder, environment=place.environment)
+                if not has_lines(printed, wanted):
+                    raise Untrue(f"`{command}` did not print what the page shows:\n" + "\n".join(wanted))
+        case "text":
+            pass
+        case _:
+            raise Untrue(f"a block of kind {block.kind!r} cannot be proven; see tools/readme.py for the kinds.")
+
+
+def make_place(scratch: Path) -> Place:
+    """Build the wheel, install it with the pinned packages into a new environment, and copy the checkout."""
+    wheels, venv, folder, checkout = (scratch / name for name in ("wheels", "venv", "empty", "outlast"))
+    folder.mkdir()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    environment |= {
+        "PATH": f"{venv / 'bin'}{os.pathsep}{environment['PATH']}",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+    pip = f"{venv}/bin/python -m pip"
+    run(
+        f"{sys.executable} -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir {wheels} {ROOT}",
+        folder=scratch,
+        environment=environment,
+    )
+    run(f"{sys.executable} -m venv {venv}", folder=scratch, environment=environment)
+    pins = ROOT / "requirements" / "run.txt"
+    run(f"{pip} install --quiet --require-hashes --requirement {pins}", folder=scratch, environment=environment)
+    run(f"{pip} install --quiet --no-deps {wheels}/outlast-*.whl", folder=scratch, environment=environment)
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for name in filter(None, tracked.split("\0")):
+        if (ROOT / name).is_file():
+            (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, checkout / name)
+    return Place(folder, checkout, environment)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Run every block of a Markdown page in a fresh environment.")
+    parser.add_argument("page", type=Path)
+    page = parser.parse_args().page
+    blocks = blocks_of(page.read_text())
+    if not blocks:
+        print(f"{page} has no block of code.")
+        return 1
+    with tempfile.TemporaryDirectory(prefix="outlast-readme-") as scratch:
+        try:
+            place = make_place(Path(scratch))
+            for block in blocks:
+                print(f"{page}:{block.line} {block.kind}", flush=True)
+                play(block, place)
+        except Untrue as fault:
+            print(f"readme: {fault}", file=sys.stderr)
+            return 1
+    print(f"{len(blocks)} blocks of {page} ran")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

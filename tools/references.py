@@ -1,0 +1,115 @@
+"""Make the reference pages of docs/ that are read off the code: errors, events, limits.
+
+python -m tools.references           write them
+python -m tools.references --check   end with 1 when one is not what the code says
+
+The pages are tracked, so that they can be read where they are and a change of the code shows as a change of the page.
+"""
+
+import ast
+import inspect
+import re
+import sys
+import types
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+
+from outlast.core import errors, events, limits
+
+ROOT = Path(__file__).resolve().parent.parent
+MADE = "% Made from {source} by `make references`. Do not edit.\n\n"
+
+
+def errors_page() -> str:
+    """Return the page of error codes: each with what it means."""
+    lines = [
+        MADE.format(source="src/outlast/core/errors.py"),
+        "# Errors by code\n\n",
+        "Every refusal has a code for programs, a fact and a remedy for people.\n",
+        "A code never changes its meaning.\n",
+        "A refused request has left no trace.\n\n",
+        "| code | meaning |\n|---|---|\n",
+    ]
+    lines += [f"| `{code}` | {meaning} |\n" for code, meaning in errors.CODES.items()]
+    return "".join(lines)
+
+
+def kinds_of_event() -> list[type[msgspec.Struct]]:
+    """Return every struct of the catalogue that has a number, in the order of the numbers."""
+    found: dict[int, type[msgspec.Struct]] = {}
+    for value in vars(events).values():
+        for kind in get_args(value) if isinstance(value, types.UnionType) else (value,):
+            if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+                tag = kind.__struct_config__.tag
+                if kind.__module__ == events.__name__ and isinstance(tag, int):
+                    found[tag] = kind
+    return [found[tag] for tag in sorted(found)]
+
+
+def events_page() -> str:
+    """Return the page of events: number, name, what it says, fields."""
+    lines = [
+        MADE.format(source="src/outlast/core/events.py"),
+        "# Events\n\n",
+        "The facts a history is made of.\n",
+        "A number is never used again, and fields are only ever appended.\n\n",
+    ]
+    for kind in kinds_of_event():
+        says = inspect.cleandoc(kind.__doc__ or "") if "__doc__" in vars(kind) else ""
+        lines.append(f"## {kind.__struct_config__.tag} {kind.__name__}\n\n")
+        lines.append(f"{says}\n\n" if says else "")
+        lines.append(", ".join(f"`{name}`" for name in kind.__struct_fields__) + "\n\n")
+    return "".join(lines).rstrip("\n") + "\n"
+
+
+def shown(value: ast.expr | None) -> str:
+    """Return a bound as it is written: a span with its unit, a count with its factors."""
+    if isinstance(value, ast.Call):
+        value = value.args[0]
+    text = ast.unparse(value) if value else ""
+    return re.sub(r"\d+", lambda found: f"{int(found[0]):,}", text).replace("*", "×")
+
+
+def limits_page() -> str:
+    """Return the page of bounds: name, value, and the reason that stands beside it in the source."""
+    source = inspect.getsource(limits)
+    text = source.splitlines()
+    lines = [
+        MADE.format(source="src/outlast/core/limits.py"),
+        "# Limits\n\n",
+        "Everything has a bound, and at the bound new work is refused rather than kept.\n",
+        "\n",
+        "| name | value | why |\n|---|---|---|\n",
+    ]
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            why = text[node.lineno - 1].partition("#")[2].strip()
+            lines.append(f"| `{node.target.id}` | {shown(node.value)} | {why} |\n")
+    return "".join(lines)
+
+
+PAGES = {"errors.md": errors_page, "events.md": events_page, "limits.md": limits_page}
+
+
+def main() -> int:
+    stale: list[str] = []
+    for name, make in PAGES.items():
+        path = ROOT / "docs" / "reference" / name
+        text = make()
+        if path.exists() and path.read_text() == text:
+            continue
+        stale.append(name)
+        if "--check" not in sys.argv[1:]:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            print(f"docs/reference/{name} written")
+    if stale and "--check" in sys.argv[1:]:
+        print(f"docs/reference/: {', '.join(stale)} differ from the code. Run `make references`.")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
