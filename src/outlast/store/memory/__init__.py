@@ -1,0 +1,1 @@
+"""The store in memory: for tests, the simulator, and engines that need not outlive their process."""

@@ -1,0 +1,73 @@
+"""Reads over ``Tables`` beside the loads: histories, attempts and lists, with the answers that a database gives."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from outlast.core.writes import AttemptRow, HistoryRow, RunRow, TaskRow
+from outlast.store.base import RunFilter, TaskFilter
+from outlast.store.memory.tables import Tables
+
+
+def read_history(tables: Tables, run_id: str, *, first_event_id: int, events_max: int) -> list[HistoryRow]:
+    """Return pages from the one that holds ``first_event_id`` until ``events_max`` events from there are covered."""
+    pages: list[HistoryRow] = []
+    if events_max <= 0:
+        return pages
+    for row in tables.history.get(run_id, ()):
+        end = row.first_event_id + row.count
+        if end <= first_event_id:
+            continue
+        pages.append(row.__copy__())
+        if end - first_event_id >= events_max:
+            break
+    return pages
+
+
+def read_attempts(tables: Tables, task_id: str) -> list[AttemptRow]:
+    """Return how the leases of a task ended, in order of (lease, late)."""
+    rows = tables.attempts.get(task_id, {})
+    return [rows[key].__copy__() for key in sorted(rows)]
+
+
+def list_runs(tables: Tables, wanted: RunFilter) -> list[RunRow]:
+    """Return runs that match, newest first."""
+    return [row.__copy__() for row in islice(_runs(tables, wanted), max(wanted.limit, 0))]
+
+
+def list_tasks(tables: Tables, wanted: TaskFilter) -> list[TaskRow]:
+    """Return tasks that match, newest first."""
+    return [row.__copy__() for row in islice(_tasks(tables, wanted), max(wanted.limit, 0))]
+
+
+def _runs(tables: Tables, wanted: RunFilter) -> Iterator[RunRow]:
+    keys = tables.runs_by_start.get(wanted.namespace)
+    if keys is None:
+        return
+    for _, run_id in keys.before(wanted.before):
+        row = tables.runs[run_id]
+        if wanted.type and row.type != wanted.type:
+            continue
+        if wanted.status and row.status != wanted.status:
+            continue
+        if wanted.workflow_id and row.workflow_id != wanted.workflow_id:
+            continue
+        yield row
+
+
+def _tasks(tables: Tables, wanted: TaskFilter) -> Iterator[TaskRow]:
+    keys = tables.tasks_by_enqueue.get(wanted.namespace)
+    if keys is None:
+        return
+    for _, task_id in keys.before(wanted.before):
+        row = tables.tasks[task_id]
+        if wanted.type and row.type != wanted.type:
+            continue
+        if wanted.state and row.state != wanted.state:
+            continue
+        if wanted.queue and row.queue != wanted.queue:
+            continue
+        if wanted.run_id and not (row.run_id == wanted.run_id and task_id.startswith(f"{wanted.run_id}:")):
+            continue
+        if wanted.standalone and row.run_id:
+            continue
+        yield row

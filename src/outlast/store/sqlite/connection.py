@@ -1,0 +1,89 @@
+"""Connections to the file, all with the same settings, each setting read back.
+
+Every connection of the store comes from ``connect``: a setting that is made in one place only is missing in another.
+"""
+
+from typing import Final
+
+import apsw
+
+from outlast.store.base import StoreError
+
+PAGE_BYTES: Final = 8192  # rows of about 1 KB: fewer levels and overflow pages than with 4096, measured
+CACHE_KIB: Final = 65_536  # per connection
+BUSY_MILLISECONDS: Final = 5_000  # how long one statement waits for a lock of another program
+APPLICATION_ID: Final = 0x4F55544C  # "OUTL" in the file's header
+
+SETTINGS: Final[dict[str, int | str]] = {
+    "synchronous": 2,  # FULL: each commit reaches the disk before it is acknowledged
+    "wal_autocheckpoint": 0,  # the store has a checkpointer of its own, so that no commit pays for one
+    "cache_size": -CACHE_KIB,
+    "busy_timeout": BUSY_MILLISECONDS,
+    "temp_store": 2,  # memory
+    "foreign_keys": 0,  # the core keeps references; the tables declare none
+    "trusted_schema": 0,
+    "cell_size_check": 1,  # damaged pages are noticed when they are read
+    "fullfsync": 1,  # macOS: an fsync that reaches the disk; without meaning elsewhere
+    "checkpoint_fullfsync": 1,
+    "journal_size_limit": -1,  # the checkpointer truncates
+}
+
+
+def connect(path: str, *, vfs: str = "", synchronous: str = "FULL") -> apsw.Connection:
+    """Return a new connection in WAL mode with every setting in force, making an empty file if there is none.
+
+    With a ``vfs`` the connection is exclusive, as a VFS written in Python shares no memory: it must be the only one.
+    Raises StoreError when WAL or another setting could not be had, apsw.Error when the file cannot be opened or read.
+    """
+    connection = apsw.Connection(path, vfs=vfs or None)
+    try:
+        _configure(connection, exclusive=bool(vfs), synchronous=synchronous)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def settings_of(connection: apsw.Connection) -> dict[str, int | str]:
+    """Return what is in force on ``connection`` for each name in SETTINGS, and the journal mode."""
+    values = {name: _pragma(connection, name) for name in SETTINGS}
+    values["journal_mode"] = _pragma(connection, "journal_mode")
+    return values
+
+
+def wanted_settings(synchronous: str = "FULL") -> dict[str, int | str]:
+    """Return what ``settings_of`` gives for a connection that is as it should be."""
+    level = {"OFF": 0, "NORMAL": 1, "FULL": 2, "EXTRA": 3}[synchronous]
+    return {**SETTINGS, "synchronous": level, "journal_mode": "wal"}
+
+
+def _configure(connection: apsw.Connection, *, exclusive: bool, synchronous: str) -> None:
+    wanted = wanted_settings(synchronous)
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_MILLISECONDS}")
+    connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")  # in force only for a file that is still empty
+    if exclusive:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    connection.execute("PRAGMA journal_mode = WAL")
+    for name, value in wanted.items():
+        if name != "journal_mode":
+            connection.execute(f"PRAGMA {name} = {value}")
+
+    found = settings_of(connection)
+    if found["journal_mode"] != "wal":
+        raise StoreError(
+            "unavailable",
+            f"SQLite could not be put into WAL mode; it stays in mode {found['journal_mode']!r}.",
+            remedy="Put the file on a local disk that supports shared memory and locks.",
+        )
+    wrong = {name: found[name] for name in wanted if found[name] != wanted[name]}
+    if wrong:
+        raise StoreError(
+            "unavailable",
+            f"SQLite did not take these settings: {wrong}.",
+            remedy="Use the apsw build that Outlast was installed with.",
+        )
+
+
+def _pragma(connection: apsw.Connection, name: str) -> int | str:
+    row = connection.execute(f"PRAGMA {name}").fetchone()
+    return row[0] if row else ""  # type: ignore[no-any-return]

@@ -1,0 +1,114 @@
+"""The statements of the SQLite store.
+
+Those that write rows take all fields of the struct in order (``?3`` is the third field), so that one C call turns a row into
+its bindings. Moved rows leave out what never changes; ``MOVE_OPEN_RUN`` also leaves out ``closed_at``, so that the index of
+open runs is rewritten only when a run closes.
+"""
+
+from typing import Final
+
+from outlast.core.writes import AttemptRow, RunRow, TaskRow
+
+RUN: Final = ", ".join(RunRow.__struct_fields__)
+TASK: Final = ", ".join(TaskRow.__struct_fields__)
+ATTEMPT: Final = ", ".join(AttemptRow.__struct_fields__)
+
+RUN_KEPT: Final = frozenset({
+    "namespace", "workflow_id", "run_id", "opened_no", "original_run_id", "first_run_id", "type", "model", "principal",
+    "identity", "started_at", "parent", "fixed",
+})  # fmt: skip
+TASK_KEPT: Final = frozenset({
+    "namespace", "task_id", "type", "enqueued_at", "run_id", "scheduled_event_id", "principal", "identity", "spec",
+})  # fmt: skip
+
+
+def _places(count: int) -> str:
+    return ", ".join(f"?{n}" for n in range(1, count + 1))
+
+
+def _moves(fields: tuple[str, ...], kept: frozenset[str]) -> str:
+    return ", ".join(f"{name} = ?{n}" for n, name in enumerate(fields, 1) if name not in kept)
+
+
+def _place_of(fields: tuple[str, ...], name: str) -> str:
+    return f"?{fields.index(name) + 1}"
+
+
+def _move(table: str, fields: tuple[str, ...], kept: frozenset[str], key: str) -> str:
+    # The last place is named in the condition, so that the statement takes as many bindings as the struct has fields.
+    last = f"?{len(fields)} IS NOT NULL"
+    return f"UPDATE {table} SET {_moves(fields, kept)} WHERE {key} = {_place_of(fields, key)} AND {last}"
+
+
+# The shard.
+READ_SHARD: Final = "SELECT incarnation, epoch, owner, lease_until, last_number, last_at FROM shards WHERE shard = ?"
+ADD_SHARD: Final = "INSERT INTO shards VALUES (?, ?, 0, '', 0, 0, 0)"
+CLAIM: Final = "UPDATE shards SET incarnation = ?, epoch = epoch + 1, owner = ?, lease_until = ? WHERE shard = ?"
+RELEASE: Final = "UPDATE shards SET owner = '', lease_until = 0 WHERE shard = ? AND incarnation = ? AND epoch = ?"
+READ_COUNTERS: Final = "SELECT namespace, name, value FROM counters"
+READ_RECEIVED: Final = "SELECT source, incarnation, mark FROM received"
+READ_INCARNATION: Final = "SELECT value FROM meta WHERE key = 'incarnation'"
+
+# One commit.
+FENCE: Final = (
+    "UPDATE shards SET last_number = ?4, last_at = max(last_at, ?5), lease_until = iif(?6 > 0, ?6, lease_until) "
+    "WHERE shard = ?1 AND incarnation = ?2 AND epoch = ?3 AND last_number = ?4 - 1"
+)
+ADD_RUN: Final = f"INSERT INTO runs VALUES ({_places(len(RunRow.__struct_fields__))})"
+MOVE_RUN: Final = _move("runs", RunRow.__struct_fields__, RUN_KEPT, "run_id")
+MOVE_OPEN_RUN: Final = _move("runs", RunRow.__struct_fields__, RUN_KEPT | {"closed_at"}, "run_id") + " AND closed_at = 0"
+ADD_HISTORY: Final = "INSERT INTO history VALUES (?, ?, ?, ?)"
+DROP_PARKED: Final = "DELETE FROM parked WHERE run_id = ?"
+ADD_PARKED: Final = "INSERT INTO parked VALUES (?, ?, ?)"
+ADD_TASK: Final = f"INSERT INTO tasks VALUES ({_places(len(TaskRow.__struct_fields__))})"
+MOVE_TASK: Final = _move("tasks", TaskRow.__struct_fields__, TASK_KEPT, "task_id")
+ADD_ATTEMPT: Final = f"INSERT INTO attempts VALUES ({_places(len(AttemptRow.__struct_fields__))})"
+ADD_LATE_ATTEMPT: Final = ADD_ATTEMPT.replace("INSERT", "INSERT OR IGNORE")
+DROP_TIMER: Final = "DELETE FROM timers WHERE fire_at = ? AND timer_id = ?"
+SET_TIMER: Final = "INSERT OR REPLACE INTO timers VALUES (?, ?, ?, ?)"
+SET_DEDUP: Final = "INSERT OR REPLACE INTO dedup VALUES (?, ?, ?, ?, ?, ?, ?)"
+SET_COUNTER: Final = "INSERT OR REPLACE INTO counters VALUES (?, ?, ?)"
+ADD_MESSAGE: Final = "INSERT INTO outbox VALUES (?, ?, ?, ?, ?)"
+SET_RECEIVED: Final = "INSERT OR REPLACE INTO received VALUES (?, ?, ?)"
+
+# Loads.
+RUN_BY_ID: Final = f"SELECT {RUN} FROM runs WHERE run_id = ?"
+RUN_BY_WORKFLOW: Final = (
+    f"SELECT {RUN} FROM runs WHERE namespace = ? AND workflow_id = ? ORDER BY opened_no DESC LIMIT 1"
+)
+PARKED_OF_RUN: Final = "SELECT run_id, n, blob FROM parked WHERE run_id = ? ORDER BY n"
+TASK_BY_ID: Final = f"SELECT {TASK} FROM tasks WHERE task_id = ?"
+DEDUP_BY_KEY: Final = (
+    "SELECT namespace, scope, key, id, fingerprint, expires_at, period FROM dedup "
+    "WHERE namespace = ? AND scope = ? AND key = ?"
+)
+READY_TASKS: Final = (
+    f"SELECT {TASK} FROM tasks WHERE ready = 1 AND namespace = ? AND queue = ? AND type = ? "
+    "AND (order_key, task_id) > (?, ?) ORDER BY order_key, task_id LIMIT ?"
+)
+TIMERS: Final = (
+    "SELECT fire_at, timer_id, kind, target FROM timers WHERE (fire_at, timer_id) > (?, ?) "
+    "ORDER BY fire_at, timer_id LIMIT ?"
+)
+READY_RUNS: Final = (
+    f"SELECT {RUN} FROM runs WHERE ready_at > 0 AND closed_at = 0 AND (ready_at, run_id) > (?, ?) "
+    "ORDER BY ready_at, run_id LIMIT ?"
+)
+LEASED_TASKS: Final = f"SELECT {TASK} FROM tasks WHERE state = 'leased' AND task_id > ? ORDER BY task_id LIMIT ?"
+
+# Other reads.
+HISTORY: Final = (
+    "SELECT run_id, first_event_id, count, blob FROM history WHERE run_id = ?1 AND first_event_id >= coalesce("
+    "(SELECT max(first_event_id) FROM history WHERE run_id = ?1 AND first_event_id <= ?2), ?2) ORDER BY first_event_id"
+)
+ATTEMPTS: Final = f"SELECT {ATTEMPT} FROM attempts WHERE task_id = ? ORDER BY lease, late"
+
+# Dedup rows of periods that are over: the end of the next slice of the key, then the slice's rows.
+DEDUP_SLICE_END: Final = (
+    "SELECT namespace, scope, key FROM dedup WHERE (namespace, scope, key) > (?, ?, ?) "
+    "ORDER BY namespace, scope, key LIMIT 1 OFFSET ?"
+)
+FORGET_DEDUP_SLICE: Final = (
+    "DELETE FROM dedup WHERE (namespace, scope, key) > (?, ?, ?) AND (namespace, scope, key) <= (?, ?, ?) AND period < ?"
+)
+FORGET_DEDUP_REST: Final = "DELETE FROM dedup WHERE (namespace, scope, key) > (?, ?, ?) AND period < ?"

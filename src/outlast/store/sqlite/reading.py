@@ -1,0 +1,144 @@
+"""Reads on a connection: pages, histories, attempts, lists. Each sees one committed state."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, assert_never
+
+import apsw
+import msgspec
+
+from outlast.core.writes import (
+    AttemptRow,
+    DedupRow,
+    HistoryRow,
+    Load,
+    LoadKeys,
+    LoadLeasedTasks,
+    LoadReadyRuns,
+    LoadReadyTasks,
+    LoadTimers,
+    Page,
+    ParkedRow,
+    RunRow,
+    TaskRow,
+    TimerRow,
+)
+from outlast.store.base import RunFilter, TaskFilter
+from outlast.store.compression import unpack
+from outlast.store.sqlite import queries
+
+
+def load(connection: apsw.Connection, wanted: Load) -> Page:
+    """Return the page that ``wanted`` asks for."""
+    match wanted:
+        case LoadKeys():
+            return _load_keys(connection, wanted)
+        case LoadReadyTasks(namespace=namespace, queue=queue, type=type_, after=after, limit=limit):
+            rows = _rows(connection, queries.READY_TASKS, (namespace, queue, type_, *after, max(limit, 0)))
+            return Page(tasks=msgspec.convert(rows, list[TaskRow]))
+        case LoadTimers(after=after, limit=limit):
+            rows = _rows(connection, queries.TIMERS, (*after, max(limit, 0)))
+            return Page(timers=msgspec.convert(rows, list[TimerRow]))
+        case LoadReadyRuns(after=after, limit=limit):
+            with _one_state(connection):
+                rows = _rows(connection, queries.READY_RUNS, (*after, max(limit, 0)))
+                return _with_parked(connection, msgspec.convert(rows, list[RunRow]))
+        case LoadLeasedTasks(after=after, limit=limit):
+            rows = _rows(connection, queries.LEASED_TASKS, (after, max(limit, 0)))
+            return Page(tasks=msgspec.convert(rows, list[TaskRow]))
+        case _:
+            assert_never(wanted)
+
+
+def read_history(
+    connection: apsw.Connection, run_id: str, *, first_event_id: int, events_max: int
+) -> list[HistoryRow]:
+    """Return pages from the one that holds ``first_event_id`` until ``events_max`` events from there are covered."""
+    pages: list[HistoryRow] = []
+    if events_max <= 0:
+        return pages
+    cursor = connection.execute(queries.HISTORY, (run_id, first_event_id))
+    for id_, first, count, blob in cursor:
+        if first + count <= first_event_id:
+            continue
+        pages.append(HistoryRow(id_, first, count, unpack(blob)))
+        if first + count - first_event_id >= events_max:
+            break
+    cursor.close()
+    return pages
+
+
+def read_attempts(connection: apsw.Connection, task_id: str) -> list[AttemptRow]:
+    """Return how the leases of a task ended, in order of (lease, late)."""
+    return msgspec.convert(_rows(connection, queries.ATTEMPTS, (task_id,)), list[AttemptRow])
+
+
+def list_runs(connection: apsw.Connection, filter_: RunFilter) -> list[RunRow]:
+    """Return runs that match, newest first."""
+    conditions = {"type": filter_.type, "status": filter_.status, "workflow_id": filter_.workflow_id}
+    where, values = _where(filter_.namespace, conditions)
+    if filter_.before is not None:
+        where += " AND (started_at, run_id) < (?, ?)"
+        values += list(filter_.before)
+    sql = f"SELECT {queries.RUN} FROM runs WHERE {where} ORDER BY started_at DESC, run_id DESC LIMIT ?"
+    return msgspec.convert(_rows(connection, sql, [*values, max(filter_.limit, 0)]), list[RunRow])
+
+
+def list_tasks(connection: apsw.Connection, filter_: TaskFilter) -> list[TaskRow]:
+    """Return tasks that match, newest first."""
+    conditions = {"type": filter_.type, "state": filter_.state, "queue": filter_.queue, "run_id": filter_.run_id}
+    where, values = _where(filter_.namespace, conditions)
+    if filter_.run_id:
+        # Ids of activities begin with that of their run, so that its tasks are one range of the key.
+        where += " AND task_id > ? AND task_id < ?"
+        values += [f"{filter_.run_id}:", f"{filter_.run_id};"]
+    if filter_.standalone:
+        where += " AND run_id = ''"
+    if filter_.before is not None:
+        where += " AND (enqueued_at, task_id) < (?, ?)"
+        values += list(filter_.before)
+    sql = f"SELECT {queries.TASK} FROM tasks WHERE {where} ORDER BY enqueued_at DESC, task_id DESC LIMIT ?"
+    return msgspec.convert(_rows(connection, sql, [*values, max(filter_.limit, 0)]), list[TaskRow])
+
+
+def _where(namespace: str, conditions: dict[str, str]) -> tuple[str, list[Any]]:
+    asked = {name: value for name, value in conditions.items() if value}
+    return " AND ".join(["namespace = ?", *(f"{name} = ?" for name in asked)]), [namespace, *asked.values()]
+
+
+def _load_keys(connection: apsw.Connection, wanted: LoadKeys) -> Page:
+    execute = connection.execute
+    with _one_state(connection):
+        runs: dict[str, tuple[Any, ...]] = {}
+        for key in wanted.workflows:
+            for row in execute(queries.RUN_BY_WORKFLOW, key):
+                runs[row[2]] = row
+        for run_id in wanted.runs:
+            if run_id not in runs:
+                for row in execute(queries.RUN_BY_ID, (run_id,)):
+                    runs[run_id] = row
+        page = _with_parked(connection, msgspec.convert(list(runs.values()), list[RunRow]))
+        tasks = [row for task_id in dict.fromkeys(wanted.tasks) for row in execute(queries.TASK_BY_ID, (task_id,))]
+        dedup = [row for key in dict.fromkeys(wanted.dedup) for row in execute(queries.DEDUP_BY_KEY, key)]
+    page.tasks = msgspec.convert(tasks, list[TaskRow])
+    page.dedup = msgspec.convert(dedup, list[DedupRow])
+    return page
+
+
+def _with_parked(connection: apsw.Connection, runs: list[RunRow]) -> Page:
+    parked = [ParkedRow(*row) for run in runs for row in connection.execute(queries.PARKED_OF_RUN, (run.run_id,))]
+    return Page(runs=runs, parked=parked)
+
+
+def _rows(connection: apsw.Connection, sql: str, values: Sequence[Any]) -> list[Any]:
+    return connection.execute(sql, values).fetchall()
+
+
+@contextmanager
+def _one_state(connection: apsw.Connection) -> Iterator[None]:
+    """Let several statements see the same commit, although the writer goes on between them."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.execute("COMMIT")

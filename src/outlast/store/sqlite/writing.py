@@ -1,0 +1,154 @@
+"""One commit: the fence first, then every row of the batch, in one transaction.
+
+The order of the statements matters twice: runs that close make room for runs that open under the same workflow id, and
+what is dropped goes before what is set.
+"""
+
+import errno
+from collections.abc import Iterable
+from typing import Any, Final
+
+import apsw
+import msgspec
+
+from outlast.core.errors import InvariantBroken
+from outlast.core.writes import Batch, CommitOutcome, HistoryRow, RunRow
+from outlast.store.compression import pack
+from outlast.store.sqlite import queries
+
+OUT_OF_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+_tuple_of: Final = msgspec.structs.astuple
+
+
+class Fenced(Exception):  # noqa: N818 - HOUSE's word for it
+    """The shard's row does not have the batch's fence, or the batch is not the next one."""
+
+
+def commit(connection: apsw.Connection, batch: Batch) -> tuple[CommitOutcome, BaseException | None]:
+    """Write ``batch`` or nothing; return what became of it, and the error if there was one.
+
+    FULL also stands for BUSY at the beginning: another program holds the file's write lock for longer than the busy
+    timeout. Both are definite: nothing was written, and the same store can be used again.
+    """
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except apsw.BusyError as error:
+        return CommitOutcome.FULL, error
+    except Exception as error:  # noqa: BLE001 - the door: whatever a database does becomes an outcome
+        return _outcome_of(error), error
+    try:
+        _write(connection, batch)
+        connection.execute("COMMIT")
+    except Fenced as error:
+        roll_back(connection)
+        return CommitOutcome.REFUSED, error
+    except Exception as error:  # noqa: BLE001
+        roll_back(connection)
+        return _outcome_of(error), error
+    return CommitOutcome.DONE, None
+
+
+def is_out_of_space(error: BaseException) -> bool:
+    """Say whether ``error`` means that a write found no room, and so did not happen."""
+    if isinstance(error, apsw.FullError):
+        return True
+    if not isinstance(error, apsw.IOError):
+        return False
+    # A quota or a file size limit is not SQLITE_FULL but an I/O error of a write, with the system's number beside it.
+    write_failed = error.extendedresult in {apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_TRUNCATE}
+    return write_failed and getattr(error, "system_errno", 0) in OUT_OF_SPACE
+
+
+def is_failed_sync(error: BaseException) -> bool:
+    """Say whether ``error`` means that the system could not bring written data to the disk."""
+    codes = {apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC}
+    return isinstance(error, apsw.IOError) and error.extendedresult in codes
+
+
+def roll_back(connection: apsw.Connection) -> None:
+    """End the transaction, if SQLite has not done so itself after the error."""
+    if connection.in_transaction:
+        try:
+            connection.execute("ROLLBACK")
+        except apsw.Error:
+            # A rollback that fails leaves the transaction to be dropped when the connection closes or begins anew.
+            return
+
+
+def _outcome_of(error: BaseException) -> CommitOutcome:
+    return CommitOutcome.FULL if is_out_of_space(error) else CommitOutcome.UNKNOWN
+
+
+def _write(connection: apsw.Connection, batch: Batch) -> None:
+    fence = batch.fence
+    connection.execute(
+        queries.FENCE, (batch.shard, fence.incarnation, fence.epoch, batch.number, batch.at, batch.lease_until)
+    )
+    if not connection.changes():
+        raise Fenced
+    _write_runs(connection, batch)
+    many = connection.executemany
+    if batch.history:
+        many(queries.ADD_HISTORY, map(_stored_history, batch.history))
+    if batch.unparked:
+        many(queries.DROP_PARKED, ((run_id,) for run_id in batch.unparked))
+    if batch.parked:
+        many(queries.ADD_PARKED, map(_tuple_of, batch.parked))
+    _write_tasks(connection, batch)
+    if batch.dropped_timers:
+        many(queries.DROP_TIMER, batch.dropped_timers)
+    if batch.timers:
+        many(queries.SET_TIMER, map(_tuple_of, batch.timers.values()))
+    if batch.dedup:
+        many(queries.SET_DEDUP, map(_tuple_of, batch.dedup.values()))
+    if batch.counters:
+        many(queries.SET_COUNTER, ((*key, value) for key, value in batch.counters.items()))
+    if batch.outbox:
+        many(queries.ADD_MESSAGE, map(_tuple_of, batch.outbox))
+    if batch.received:
+        many(queries.SET_RECEIVED, ((*key, mark) for key, mark in batch.received.items()))
+
+
+def _write_runs(connection: apsw.Connection, batch: Batch) -> None:
+    if not batch.runs:
+        return
+    new_ids = batch.new_runs
+    new: list[RunRow] = []
+    open_: list[RunRow] = []
+    closed: list[RunRow] = []
+    for row in batch.runs.values():
+        (new if row.run_id in new_ids else closed if row.closed_at else open_).append(row)
+    _move(connection, queries.MOVE_RUN, closed)
+    _move(connection, queries.MOVE_OPEN_RUN, open_)
+    if new:
+        connection.executemany(queries.ADD_RUN, map(_tuple_of, new))
+
+
+def _write_tasks(connection: apsw.Connection, batch: Batch) -> None:
+    if batch.tasks:
+        new_ids = batch.new_tasks
+        new = [row for row in batch.tasks.values() if row.task_id in new_ids]
+        if len(new) < len(batch.tasks):
+            _move(connection, queries.MOVE_TASK, [row for row in batch.tasks.values() if row.task_id not in new_ids])
+        if new:
+            connection.executemany(queries.ADD_TASK, map(_tuple_of, new))
+    if batch.attempts:
+        connection.executemany(queries.ADD_ATTEMPT, (_tuple_of(row) for row in batch.attempts if not row.late))
+        connection.executemany(queries.ADD_LATE_ATTEMPT, (_tuple_of(row) for row in batch.attempts if row.late))
+
+
+def _move(connection: apsw.Connection, statement: str, rows: Iterable[Any]) -> None:
+    rows = list(rows)
+    if not rows:
+        return
+    before = connection.total_changes()
+    connection.executemany(statement, map(_tuple_of, rows))
+    moved = connection.total_changes() - before
+    if moved != len(rows):
+        # An entity that the core takes for stored is not there: better nothing than half.
+        raise InvariantBroken("moved_row_missing", rows=len(rows), found=moved)
+
+
+def _stored_history(row: HistoryRow) -> tuple[str, int, int, bytes]:
+    return row.run_id, row.first_event_id, row.count, pack(row.blob)
