@@ -6,7 +6,6 @@ refused before anything is touched.
 
 import hashlib
 import re
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
@@ -21,7 +20,7 @@ CREATE TABLE migrations (
     number INTEGER PRIMARY KEY,
     name TEXT NOT NULL,
     checksum TEXT NOT NULL,
-    applied_at INTEGER NOT NULL
+    applied_at INTEGER NOT NULL -- seconds since 1970, by the database's clock
 ) STRICT;
 CREATE TABLE meta (
     key TEXT NOT NULL PRIMARY KEY,
@@ -52,7 +51,7 @@ class Database(Protocol):
         """Return the checksums of the migrations it has, by number; empty for a new database."""
         ...
 
-    def run(self, script: str, *, record: Migration, at: int) -> None:
+    def run(self, script: str, *, record: Migration) -> None:
         """Run ``script`` and record the migration, in one transaction."""
         ...
 
@@ -91,7 +90,7 @@ def migrate(
         keep_copy(missing[0].number)
     for migration in missing:
         script = migration.sql if migration.number > 1 else BOOKKEEPING + migration.sql
-        database.run(script, record=migration, at=time.time_ns())
+        database.run(script, record=migration)
     return [migration.number for migration in missing]
 
 

@@ -1,6 +1,7 @@
 """Reads over ``Tables`` beside the loads: histories, attempts and lists, with the answers that a database gives."""
 
 from collections.abc import Iterator
+from copy import copy
 from itertools import islice
 
 from outlast.core.writes import AttemptRow, HistoryRow, RunRow, TaskRow
@@ -17,7 +18,7 @@ def read_history(tables: Tables, run_id: str, *, first_event_id: int, events_max
         end = row.first_event_id + row.count
         if end <= first_event_id:
             continue
-        pages.append(row.__copy__())
+        pages.append(copy(row))
         if end - first_event_id >= events_max:
             break
     return pages
@@ -26,17 +27,17 @@ def read_history(tables: Tables, run_id: str, *, first_event_id: int, events_max
 def read_attempts(tables: Tables, task_id: str) -> list[AttemptRow]:
     """Return how the leases of a task ended, in order of (lease, late)."""
     rows = tables.attempts.get(task_id, {})
-    return [rows[key].__copy__() for key in sorted(rows)]
+    return [copy(rows[key]) for key in sorted(rows)]
 
 
 def list_runs(tables: Tables, wanted: RunFilter) -> list[RunRow]:
     """Return runs that match, newest first."""
-    return [row.__copy__() for row in islice(_runs(tables, wanted), max(wanted.limit, 0))]
+    return [copy(row) for row in islice(_runs(tables, wanted), max(wanted.limit, 0))]
 
 
 def list_tasks(tables: Tables, wanted: TaskFilter) -> list[TaskRow]:
     """Return tasks that match, newest first."""
-    return [row.__copy__() for row in islice(_tasks(tables, wanted), max(wanted.limit, 0))]
+    return [copy(row) for row in islice(_tasks(tables, wanted), max(wanted.limit, 0))]
 
 
 def _runs(tables: Tables, wanted: RunFilter) -> Iterator[RunRow]:

@@ -62,11 +62,11 @@ class MemoryStore:
         """Return how the leases of a task ended."""
         return reading.read_attempts(self._tables(), task_id)
 
-    async def list_runs(self, filter: RunFilter) -> list[RunRow]:  # noqa: A002 - the seam's name
+    async def list_runs(self, filter: RunFilter) -> list[RunRow]:
         """Return runs, newest first."""
         return reading.list_runs(self._tables(), filter)
 
-    async def list_tasks(self, filter: TaskFilter) -> list[TaskRow]:  # noqa: A002
+    async def list_tasks(self, filter: TaskFilter) -> list[TaskRow]:
         """Return tasks, newest first."""
         return reading.list_tasks(self._tables(), filter)
 

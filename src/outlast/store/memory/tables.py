@@ -6,6 +6,7 @@ look at everything; nobody but ``apply`` and ``claim`` changes them.
 """
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple, TypeVar, assert_never
@@ -54,7 +55,7 @@ class Tables:
     """Everything one shard stores."""
 
     shard: int = 0
-    held: Held = Held(Fence(1, 0), "", 0, 0, 0)
+    held: Held = field(default_factory=lambda: Held(Fence(1, 0), "", 0, 0, 0))
     incarnation: int = 1
     runs: dict[str, RunRow] = field(default_factory=dict[str, RunRow])
     history: dict[str, list[HistoryRow]] = field(default_factory=dict[str, list[HistoryRow]])
@@ -73,7 +74,9 @@ class Tables:
 
     open_runs: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     latest_runs: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
-    runs_by_start: dict[str, SortedKeys[tuple[int, str]]] = field(default_factory=dict[str, SortedKeys[tuple[int, str]]])
+    runs_by_start: dict[str, SortedKeys[tuple[int, str]]] = field(
+        default_factory=dict[str, SortedKeys[tuple[int, str]]]
+    )
     tasks_by_enqueue: dict[str, SortedKeys[tuple[int, str]]] = field(
         default_factory=dict[str, SortedKeys[tuple[int, str]]]
     )
@@ -136,14 +139,14 @@ class Tables:
             case LoadReadyTasks(namespace=namespace, queue=queue, type=type_, after=after, limit=limit):
                 ready = self.ready_tasks.get((namespace, queue, type_))
                 keys = () if ready is None else _first(ready.after(after), limit)
-                return Page(tasks=[self.tasks[task_id].__copy__() for _, task_id in keys])
+                return Page(tasks=[copy(self.tasks[task_id]) for _, task_id in keys])
             case LoadTimers(after=after, limit=limit):
                 return Page(timers=[self.timers[key] for key in _first(self.timer_order.after(after), limit)])
             case LoadReadyRuns(after=after, limit=limit):
                 return self._runs_page([run_id for _, run_id in _first(self.ready_runs.after(after), limit)])
             case LoadLeasedTasks(after=after_id, limit=limit):
                 leased = _first(self.leased_tasks.after((after_id,)), limit)
-                return Page(tasks=[self.tasks[task_id].__copy__() for (task_id,) in leased])
+                return Page(tasks=[copy(self.tasks[task_id]) for (task_id,) in leased])
             case _:
                 assert_never(load)
 
@@ -151,17 +154,17 @@ class Tables:
         latest = (self.latest_runs.get(key) for key in load.workflows)
         run_ids = [run_id for run_id in (*latest, *load.runs) if run_id is not None and run_id in self.runs]
         page = self._runs_page(dict.fromkeys(run_ids))
-        page.tasks = [self.tasks[id_].__copy__() for id_ in dict.fromkeys(load.tasks) if id_ in self.tasks]
+        page.tasks = [copy(self.tasks[id_]) for id_ in dict.fromkeys(load.tasks) if id_ in self.tasks]
         page.dedup = [self.dedup[key] for key in dict.fromkeys(load.dedup) if key in self.dedup]
         return page
 
     def _runs_page(self, run_ids: Iterable[str]) -> Page:
         page = Page()
         for run_id in run_ids:
-            page.runs.append(self.runs[run_id].__copy__())
+            page.runs.append(copy(self.runs[run_id]))
             parked = self.parked.get(run_id)
             if parked:
-                page.parked += [parked[n].__copy__() for n in sorted(parked)]
+                page.parked += [copy(parked[n]) for n in sorted(parked)]
         return page
 
     # What a database's keys refuse. All of it is looked at before anything is written.
@@ -180,16 +183,17 @@ class Tables:
         places: set[tuple[str, int]] = set()
         for row in batch.parked:
             stored = row.run_id not in batch.unparked and row.n in self.parked.get(row.run_id, ())
-            invariant((row.run_id, row.n) not in places and not stored, "parked_row_twice", run_id=row.run_id, n=row.n)
-            places.add((row.run_id, row.n))
+            place = (row.run_id, row.n)
+            invariant(place not in places and not stored, "parked_row_twice", run_id=row.run_id, n=row.n)
+            places.add(place)
         leases: set[tuple[str, int]] = set()
-        for row in batch.attempts:
-            if row.late:
+        for attempt in batch.attempts:
+            if attempt.late:
                 continue
-            stored = (row.lease, 0) in self.attempts.get(row.task_id, ())
-            key = (row.task_id, row.lease)
-            invariant(key not in leases and not stored, "attempt_row_twice", task_id=row.task_id, lease=row.lease)
-            leases.add(key)
+            stored = (attempt.lease, 0) in self.attempts.get(attempt.task_id, ())
+            lease = (attempt.task_id, attempt.lease)
+            invariant(lease not in leases and not stored, "attempt_row_twice", task_id=lease[0], lease=lease[1])
+            leases.add(lease)
         for message in batch.outbox:
             invariant(_id_of(message) not in self.outbox, "message_twice", sequence=message.sequence)
 
@@ -216,16 +220,16 @@ class Tables:
 
     def _apply_runs(self, batch: Batch) -> None:
         for row in batch.runs.values():
-            self._put_run(row.__copy__())
+            self._put_run(copy(row))
         for page in batch.history:
             pages = self.history.setdefault(page.run_id, [])
-            pages.append(page.__copy__())
+            pages.append(copy(page))
             if len(pages) > 1 and pages[-2].first_event_id > page.first_event_id:
                 pages.sort(key=lambda row: row.first_event_id)
         for run_id in batch.unparked:
             self.parked.pop(run_id, None)
-        for row in batch.parked:
-            self.parked.setdefault(row.run_id, {})[row.n] = row.__copy__()
+        for parked in batch.parked:
+            self.parked.setdefault(parked.run_id, {})[parked.n] = copy(parked)
 
     def _put_run(self, row: RunRow) -> None:
         key = (row.namespace, row.workflow_id)
@@ -250,10 +254,10 @@ class Tables:
 
     def _apply_tasks(self, batch: Batch) -> None:
         for row in batch.tasks.values():
-            self._put_task(row.__copy__())
+            self._put_task(copy(row))
         for attempt in batch.attempts:
             rows = self.attempts.setdefault(attempt.task_id, {})
-            rows.setdefault((attempt.lease, attempt.late), attempt.__copy__())
+            rows.setdefault((attempt.lease, attempt.late), copy(attempt))
 
     def _put_task(self, row: TaskRow) -> None:
         old = self.tasks.get(row.task_id)
@@ -284,7 +288,12 @@ class Tables:
 
 def _keep_run(old: RunRow, row: RunRow) -> None:
     row.namespace, row.workflow_id, row.opened_no = old.namespace, old.workflow_id, old.opened_no
-    row.original_run_id, row.first_run_id, row.type, row.model = old.original_run_id, old.first_run_id, old.type, old.model
+    row.original_run_id, row.first_run_id, row.type, row.model = (
+        old.original_run_id,
+        old.first_run_id,
+        old.type,
+        old.model,
+    )
     row.principal, row.identity, row.started_at = old.principal, old.identity, old.started_at
     row.parent, row.fixed = old.parent, old.fixed
 

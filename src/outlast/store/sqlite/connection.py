@@ -3,7 +3,8 @@
 Every connection of the store comes from ``connect``: a setting that is made in one place only is missing in another.
 """
 
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol, cast
 
 import apsw
 
@@ -13,6 +14,38 @@ PAGE_BYTES: Final = 8192  # rows of about 1 KB: fewer levels and overflow pages 
 CACHE_KIB: Final = 65_536  # per connection
 BUSY_MILLISECONDS: Final = 5_000  # how long one statement waits for a lock of another program
 APPLICATION_ID: Final = 0x4F55544C  # "OUTL" in the file's header
+
+
+class Cursor(Protocol):
+    """The rows of a statement; apsw's own types know only that a value may be anything."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def fetchall(self) -> list[Any]: ...
+
+    def close(self) -> None: ...
+
+
+class Connection(Protocol):
+    """What the store uses of an ``apsw.Connection``."""
+
+    @property
+    def in_transaction(self) -> bool: ...
+
+    def execute(self, statements: str, bindings: Sequence[Any] = ()) -> Cursor: ...
+
+    def executemany(self, statements: str, sequenceofbindings: Iterable[Sequence[Any]]) -> object: ...
+
+    def changes(self) -> int: ...
+
+    def total_changes(self) -> int: ...
+
+    def system_errno(self) -> int: ...
+
+    def set_wal_hook(self, callable: Callable[[Any, str, int], int] | None) -> None: ...  # noqa: A002 - apsw's name
+
+    def close(self) -> None: ...
+
 
 SETTINGS: Final[dict[str, int | str]] = {
     "synchronous": 2,  # FULL: each commit reaches the disk before it is acknowledged
@@ -29,13 +62,13 @@ SETTINGS: Final[dict[str, int | str]] = {
 }
 
 
-def connect(path: str, *, vfs: str = "", synchronous: str = "FULL") -> apsw.Connection:
+def connect(path: str, *, vfs: str = "", synchronous: str = "FULL") -> Connection:
     """Return a new connection in WAL mode with every setting in force, making an empty file if there is none.
 
     With a ``vfs`` the connection is exclusive, as a VFS written in Python shares no memory: it must be the only one.
     Raises StoreError when WAL or another setting could not be had, apsw.Error when the file cannot be opened or read.
     """
-    connection = apsw.Connection(path, vfs=vfs or None)
+    connection = cast("Connection", apsw.Connection(path, vfs=vfs or None))
     try:
         _configure(connection, exclusive=bool(vfs), synchronous=synchronous)
     except BaseException:
@@ -44,7 +77,7 @@ def connect(path: str, *, vfs: str = "", synchronous: str = "FULL") -> apsw.Conn
     return connection
 
 
-def settings_of(connection: apsw.Connection) -> dict[str, int | str]:
+def settings_of(connection: Connection) -> dict[str, int | str]:
     """Return what is in force on ``connection`` for each name in SETTINGS, and the journal mode."""
     values = {name: _pragma(connection, name) for name in SETTINGS}
     values["journal_mode"] = _pragma(connection, "journal_mode")
@@ -57,7 +90,7 @@ def wanted_settings(synchronous: str = "FULL") -> dict[str, int | str]:
     return {**SETTINGS, "synchronous": level, "journal_mode": "wal"}
 
 
-def _configure(connection: apsw.Connection, *, exclusive: bool, synchronous: str) -> None:
+def _configure(connection: Connection, *, exclusive: bool, synchronous: str) -> None:
     wanted = wanted_settings(synchronous)
     connection.execute(f"PRAGMA busy_timeout = {BUSY_MILLISECONDS}")
     connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")  # in force only for a file that is still empty
@@ -84,6 +117,6 @@ def _configure(connection: apsw.Connection, *, exclusive: bool, synchronous: str
         )
 
 
-def _pragma(connection: apsw.Connection, name: str) -> int | str:
-    row = connection.execute(f"PRAGMA {name}").fetchone()
-    return row[0] if row else ""  # type: ignore[no-any-return]
+def _pragma(connection: Connection, name: str) -> int | str:
+    rows = connection.execute(f"PRAGMA {name}").fetchall()
+    return cast("int | str", rows[0][0]) if rows else ""

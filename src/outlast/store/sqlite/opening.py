@@ -13,7 +13,7 @@ import apsw
 from outlast.store.base import StoreError
 from outlast.store.migrate import Migration
 from outlast.store.sqlite import writing
-from outlast.store.sqlite.connection import APPLICATION_ID
+from outlast.store.sqlite.connection import APPLICATION_ID, Connection
 from outlast.store.sqlite.lock import Holder
 
 HEADER: Final = b"SQLite format 3\0"
@@ -59,7 +59,7 @@ def file_system_of(path: str, *, mounts: str = MOUNTS) -> str:
 def examine(path: str, before: Holder) -> None:
     """Raise StoreError when what lies at ``path`` cannot be the database that the lock file tells of."""
     try:
-        size = os.stat(path).st_size
+        size = Path(path).stat().st_size
     except FileNotFoundError:
         size = -1
     if size <= 0 and before.database:
@@ -76,10 +76,10 @@ def examine(path: str, before: Holder) -> None:
             raise StoreError("store_damaged", f"The file {path} is not a SQLite database.", remedy=RESTORE)
 
 
-def check_pages(connection: apsw.Connection, path: str) -> None:
+def check_pages(connection: Connection, path: str) -> None:
     """Raise StoreError when the file belongs to another program or, if it is small enough to be read, is damaged."""
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()[0][0]
-    found = connection.pragma("application_id")
+    found = connection.execute("PRAGMA application_id").fetchall()[0][0]
     if tables and found != APPLICATION_ID:
         raise StoreError(
             "store_damaged",
@@ -103,11 +103,11 @@ def check_position(before: Holder, *, incarnation: int, number: int, path: str) 
         )
 
 
-def said(error: apsw.Error, path: str) -> StoreError:
+def said(error: apsw.Error, path: str, connection: Connection | None = None) -> StoreError:
     """Return ``error`` as what a user can act on."""
     if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
         return StoreError("store_damaged", f"The database {path} is damaged: {error}.", remedy=RESTORE)
-    if writing.is_out_of_space(error):
+    if writing.is_out_of_space(error, connection):
         return StoreError("store_full", f"There is no room to write {path}.", remedy="Free space on its disk.")
     if isinstance(error, apsw.BusyError):
         return StoreError(
@@ -121,30 +121,33 @@ def said(error: apsw.Error, path: str) -> StoreError:
             f"The database {path} cannot be opened: {error}.",
             remedy="Make its folder, and give this user the right to write there.",
         )
-    return StoreError("unavailable", f"The database {path} failed: {error}.", remedy="Look at the disk, then start again.")
+    return StoreError(
+        "unavailable", f"The database {path} failed: {error}.", remedy="Look at the disk, then start again."
+    )
 
 
 class Schema:
     """The database as the runner of migrations sees it."""
 
-    def __init__(self, connection: apsw.Connection, path: str) -> None:
+    def __init__(self, connection: Connection, path: str) -> None:
         self._connection = connection
         self._path = path
 
     def applied(self) -> dict[int, str]:
         """Return the checksums of the migrations that made the database."""
-        if not self._connection.table_exists(None, "migrations"):
+        found = self._connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migrations'").fetchall()
+        if not found:
             return {}
-        return dict(self._connection.execute("SELECT number, checksum FROM migrations"))
+        return dict(self._connection.execute("SELECT number, checksum FROM migrations").fetchall())
 
-    def run(self, script: str, *, record: Migration, at: int) -> None:
+    def run(self, script: str, *, record: Migration) -> None:
         """Run ``script`` and record the migration, in one transaction."""
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
             connection.execute(script)
-            values = (record.number, record.name, record.checksum, at)
-            connection.execute("INSERT INTO migrations VALUES (?, ?, ?, ?)", values)
+            values = (record.number, record.name, record.checksum)
+            connection.execute("INSERT INTO migrations VALUES (?, ?, ?, unixepoch())", values)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute("COMMIT")
         except BaseException:

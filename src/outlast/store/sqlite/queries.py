@@ -56,7 +56,9 @@ FENCE: Final = (
 )
 ADD_RUN: Final = f"INSERT INTO runs VALUES ({_places(len(RunRow.__struct_fields__))})"
 MOVE_RUN: Final = _move("runs", RunRow.__struct_fields__, RUN_KEPT, "run_id")
-MOVE_OPEN_RUN: Final = _move("runs", RunRow.__struct_fields__, RUN_KEPT | {"closed_at"}, "run_id") + " AND closed_at = 0"
+MOVE_OPEN_RUN: Final = (
+    _move("runs", RunRow.__struct_fields__, RUN_KEPT | {"closed_at"}, "run_id") + " AND closed_at = 0"
+)
 ADD_HISTORY: Final = "INSERT INTO history VALUES (?, ?, ?, ?)"
 DROP_PARKED: Final = "DELETE FROM parked WHERE run_id = ?"
 ADD_PARKED: Final = "INSERT INTO parked VALUES (?, ?, ?)"
@@ -108,7 +110,5 @@ DEDUP_SLICE_END: Final = (
     "SELECT namespace, scope, key FROM dedup WHERE (namespace, scope, key) > (?, ?, ?) "
     "ORDER BY namespace, scope, key LIMIT 1 OFFSET ?"
 )
-FORGET_DEDUP_SLICE: Final = (
-    "DELETE FROM dedup WHERE (namespace, scope, key) > (?, ?, ?) AND (namespace, scope, key) <= (?, ?, ?) AND period < ?"
-)
 FORGET_DEDUP_REST: Final = "DELETE FROM dedup WHERE (namespace, scope, key) > (?, ?, ?) AND period < ?"
+FORGET_DEDUP_SLICE: Final = f"{FORGET_DEDUP_REST} AND (namespace, scope, key) <= (?, ?, ?)"

@@ -1,10 +1,9 @@
 """Reads on a connection: pages, histories, attempts, lists. Each sees one committed state."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, assert_never
 
-import apsw
 import msgspec
 
 from outlast.core.writes import (
@@ -26,9 +25,10 @@ from outlast.core.writes import (
 from outlast.store.base import RunFilter, TaskFilter
 from outlast.store.compression import unpack
 from outlast.store.sqlite import queries
+from outlast.store.sqlite.connection import Connection
 
 
-def load(connection: apsw.Connection, wanted: Load) -> Page:
+def load(connection: Connection, wanted: Load) -> Page:
     """Return the page that ``wanted`` asks for."""
     match wanted:
         case LoadKeys():
@@ -50,9 +50,7 @@ def load(connection: apsw.Connection, wanted: Load) -> Page:
             assert_never(wanted)
 
 
-def read_history(
-    connection: apsw.Connection, run_id: str, *, first_event_id: int, events_max: int
-) -> list[HistoryRow]:
+def read_history(connection: Connection, run_id: str, *, first_event_id: int, events_max: int) -> list[HistoryRow]:
     """Return pages from the one that holds ``first_event_id`` until ``events_max`` events from there are covered."""
     pages: list[HistoryRow] = []
     if events_max <= 0:
@@ -68,12 +66,12 @@ def read_history(
     return pages
 
 
-def read_attempts(connection: apsw.Connection, task_id: str) -> list[AttemptRow]:
+def read_attempts(connection: Connection, task_id: str) -> list[AttemptRow]:
     """Return how the leases of a task ended, in order of (lease, late)."""
     return msgspec.convert(_rows(connection, queries.ATTEMPTS, (task_id,)), list[AttemptRow])
 
 
-def list_runs(connection: apsw.Connection, filter_: RunFilter) -> list[RunRow]:
+def list_runs(connection: Connection, filter_: RunFilter) -> list[RunRow]:
     """Return runs that match, newest first."""
     conditions = {"type": filter_.type, "status": filter_.status, "workflow_id": filter_.workflow_id}
     where, values = _where(filter_.namespace, conditions)
@@ -84,7 +82,7 @@ def list_runs(connection: apsw.Connection, filter_: RunFilter) -> list[RunRow]:
     return msgspec.convert(_rows(connection, sql, [*values, max(filter_.limit, 0)]), list[RunRow])
 
 
-def list_tasks(connection: apsw.Connection, filter_: TaskFilter) -> list[TaskRow]:
+def list_tasks(connection: Connection, filter_: TaskFilter) -> list[TaskRow]:
     """Return tasks that match, newest first."""
     conditions = {"type": filter_.type, "state": filter_.state, "queue": filter_.queue, "run_id": filter_.run_id}
     where, values = _where(filter_.namespace, conditions)
@@ -106,7 +104,7 @@ def _where(namespace: str, conditions: dict[str, str]) -> tuple[str, list[Any]]:
     return " AND ".join(["namespace = ?", *(f"{name} = ?" for name in asked)]), [namespace, *asked.values()]
 
 
-def _load_keys(connection: apsw.Connection, wanted: LoadKeys) -> Page:
+def _load_keys(connection: Connection, wanted: LoadKeys) -> Page:
     execute = connection.execute
     with _one_state(connection):
         runs: dict[str, tuple[Any, ...]] = {}
@@ -125,17 +123,17 @@ def _load_keys(connection: apsw.Connection, wanted: LoadKeys) -> Page:
     return page
 
 
-def _with_parked(connection: apsw.Connection, runs: list[RunRow]) -> Page:
+def _with_parked(connection: Connection, runs: list[RunRow]) -> Page:
     parked = [ParkedRow(*row) for run in runs for row in connection.execute(queries.PARKED_OF_RUN, (run.run_id,))]
     return Page(runs=runs, parked=parked)
 
 
-def _rows(connection: apsw.Connection, sql: str, values: Sequence[Any]) -> list[Any]:
+def _rows(connection: Connection, sql: str, values: Sequence[Any]) -> list[Any]:
     return connection.execute(sql, values).fetchall()
 
 
 @contextmanager
-def _one_state(connection: apsw.Connection) -> Iterator[None]:
+def _one_state(connection: Connection) -> Generator[None]:
     """Let several statements see the same commit, although the writer goes on between them."""
     connection.execute("BEGIN")
     try:

@@ -4,11 +4,11 @@ Owning the file is holding its lock (``lock.py``); ``claim`` raises the epoch, s
 process are refused. Commits run in the writer's thread, where SQLite lets the loop go on during the fsync.
 """
 
-import asyncio
 import logging
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeVar
 
 import apsw
@@ -18,7 +18,7 @@ from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, History
 from outlast.store.base import RunFilter, StoreError, TaskFilter
 from outlast.store.migrate import migrate, migrations_in
 from outlast.store.sqlite import opening, queries, reading, writing
-from outlast.store.sqlite.connection import connect
+from outlast.store.sqlite.connection import Connection, connect
 from outlast.store.sqlite.lock import FileLock, Holder
 from outlast.store.sqlite.thread import WriterThread
 
@@ -57,8 +57,8 @@ class SqliteStore:
         self._vfs = vfs
         self._allow_network_disk = allow_network_disk
         self._thread: WriterThread | None = None
-        self._writer: apsw.Connection | None = None
-        self._reader: apsw.Connection | None = None
+        self._writer: Connection | None = None
+        self._reader: Connection | None = None
         self._wal_pages = 0
         self._noted_at = 0
         self._logged_at = -FAULT_LOG_EVERY
@@ -117,8 +117,7 @@ class SqliteStore:
         after: tuple[str, str, str] | None = ("", "", "")
         dropped = 0
         while after is not None:
-            start = after
-            count, after = await self._submit(lambda: self._forget_slice(start, before_period))
+            count, after = await self._submit(partial(self._forget_slice, after, before_period))
             dropped += count
         return dropped
 
@@ -140,11 +139,11 @@ class SqliteStore:
         """Return how the leases of a task ended."""
         return await self._read(lambda connection: reading.read_attempts(connection, task_id))
 
-    async def list_runs(self, filter: RunFilter) -> list[RunRow]:  # noqa: A002 - the seam's name
+    async def list_runs(self, filter: RunFilter) -> list[RunRow]:
         """Return runs, newest first."""
         return await self._read(lambda connection: reading.list_runs(connection, filter))
 
-    async def list_tasks(self, filter: TaskFilter) -> list[TaskRow]:  # noqa: A002
+    async def list_tasks(self, filter: TaskFilter) -> list[TaskRow]:
         """Return tasks, newest first."""
         return await self._read(lambda connection: reading.list_tasks(connection, filter))
 
@@ -173,7 +172,7 @@ class SqliteStore:
         migrate(schema, migrations_in("outlast.store.sqlite"), keep_copy=keep_copy)
         self._read_position()
         opening.check_position(before, incarnation=self._incarnation, number=self._number, path=self.path)
-        # What the last process wrote to the WAL is synced here before anything is built on it, also after a failed fsync.
+        # What the last process left in the WAL is synced before anything is built on it, also after a failed fsync.
         self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._writer.set_wal_hook(self._wal_grew)
         self._reader = self._writer if self._vfs else connect(self.path, synchronous=self._synchronous)
@@ -193,7 +192,7 @@ class SqliteStore:
                 self._reader.close()
             if self._writer is not None:
                 if self._opened:
-                    # Only then: a file that was found damaged is left as it lies, and so is what its lock file says of it.
+                    # Only then: a file found damaged is left as it lies, and so is what its lock file says of it.
                     self._checkpoint("TRUNCATE")
                     self._note()
                 self._writer.close()
@@ -211,16 +210,17 @@ class SqliteStore:
             claim = self._raise_epoch(writer, owner, now, lease_until)
             writer.execute("COMMIT")
         except apsw.Error as error:
-            writing.roll_back(writer)
             self._break_on_failed_sync(error)
-            raise opening.said(error, self.path) from error
+            fault = opening.said(error, self.path, writer)
+            writing.roll_back(writer)
+            raise fault from error
         except BaseException:
             writing.roll_back(writer)
             raise
         self._incarnation, self._number = claim.fence.incarnation, claim.last_number
         return claim
 
-    def _raise_epoch(self, writer: apsw.Connection, owner: str, now: int, lease_until: int) -> Claim:
+    def _raise_epoch(self, writer: Connection, owner: str, now: int, lease_until: int) -> Claim:
         _, epoch, holder, until, number, at = writer.execute(queries.READ_SHARD, (self.shard,)).fetchall()[0]
         if holder and holder != owner and until > now:
             raise StoreError(
@@ -277,18 +277,16 @@ class SqliteStore:
 
     def _break_on_failed_sync(self, error: BaseException) -> None:
         if writing.is_failed_sync(error):
-            # The system may forget pages that it failed to write and call the next fsync a success. Nothing may be built
-            # on them; opening again reads what is there and writes it anew.
+            # The system may forget pages that it failed to write and call the next fsync a success. Nothing may be
+            # built on them; opening again reads what is there and writes it anew.
             self._broken = f"The disk failed to sync {self.path}: {error}."
 
-    def _forget_slice(
-        self, after: tuple[str, str, str], before_period: int
-    ) -> tuple[int, tuple[str, str, str] | None]:
+    def _forget_slice(self, after: tuple[str, str, str], before_period: int) -> tuple[int, tuple[str, str, str] | None]:
         writer = self._connection()
         try:
             end = writer.execute(queries.DEDUP_SLICE_END, (*after, DEDUP_SLICE)).fetchall()
             if end:
-                writer.execute(queries.FORGET_DEDUP_SLICE, (*after, *end[0], before_period))
+                writer.execute(queries.FORGET_DEDUP_SLICE, (*after, before_period, *end[0]))
             else:
                 writer.execute(queries.FORGET_DEDUP_REST, (*after, before_period))
         except apsw.Error as error:
@@ -296,7 +294,7 @@ class SqliteStore:
             raise opening.said(error, self.path) from error
         return writer.changes(), end[0] if end else None
 
-    def _wal_grew(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
+    def _wal_grew(self, _connection: object, _database: str, pages: int) -> int:
         self._wal_pages = pages
         return apsw.SQLITE_OK
 
@@ -316,7 +314,7 @@ class SqliteStore:
 
     # Plumbing.
 
-    def _connection(self) -> apsw.Connection:
+    def _connection(self) -> Connection:
         if self._writer is None:
             raise _closed(self.path)
         return self._writer
@@ -326,7 +324,7 @@ class SqliteStore:
             raise _closed(self.path)
         return await self._thread.submit(work)
 
-    async def _read(self, read: Callable[[apsw.Connection], _T]) -> _T:
+    async def _read(self, read: Callable[[Connection], _T]) -> _T:
         reader = self._reader
         if reader is None:
             raise _closed(self.path)

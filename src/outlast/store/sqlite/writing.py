@@ -15,17 +15,18 @@ from outlast.core.errors import InvariantBroken
 from outlast.core.writes import Batch, CommitOutcome, HistoryRow, RunRow
 from outlast.store.compression import pack
 from outlast.store.sqlite import queries
+from outlast.store.sqlite.connection import Connection
 
 OUT_OF_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 _tuple_of: Final = msgspec.structs.astuple
 
 
-class Fenced(Exception):  # noqa: N818 - HOUSE's word for it
+class Fenced(Exception):
     """The shard's row does not have the batch's fence, or the batch is not the next one."""
 
 
-def commit(connection: apsw.Connection, batch: Batch) -> tuple[CommitOutcome, BaseException | None]:
+def commit(connection: Connection, batch: Batch) -> tuple[CommitOutcome, BaseException | None]:
     """Write ``batch`` or nothing; return what became of it, and the error if there was one.
 
     FULL also stands for BUSY at the beginning: another program holds the file's write lock for longer than the busy
@@ -36,7 +37,7 @@ def commit(connection: apsw.Connection, batch: Batch) -> tuple[CommitOutcome, Ba
     except apsw.BusyError as error:
         return CommitOutcome.FULL, error
     except Exception as error:  # noqa: BLE001 - the door: whatever a database does becomes an outcome
-        return _outcome_of(error), error
+        return _outcome_of(error, connection), error
     try:
         _write(connection, batch)
         connection.execute("COMMIT")
@@ -44,29 +45,27 @@ def commit(connection: apsw.Connection, batch: Batch) -> tuple[CommitOutcome, Ba
         roll_back(connection)
         return CommitOutcome.REFUSED, error
     except Exception as error:  # noqa: BLE001
+        outcome = _outcome_of(error, connection)
         roll_back(connection)
-        return _outcome_of(error), error
+        return outcome, error
     return CommitOutcome.DONE, None
 
 
-def is_out_of_space(error: BaseException) -> bool:
-    """Say whether ``error`` means that a write found no room, and so did not happen."""
+def is_out_of_space(error: BaseException, connection: Connection | None = None) -> bool:
+    """Say whether ``error``, just raised by ``connection``, means that a write found no room, and so did not happen."""
     if isinstance(error, apsw.FullError):
         return True
-    if not isinstance(error, apsw.IOError):
-        return False
     # A quota or a file size limit is not SQLITE_FULL but an I/O error of a write, with the system's number beside it.
-    write_failed = error.extendedresult in {apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_TRUNCATE}
-    return write_failed and getattr(error, "system_errno", 0) in OUT_OF_SPACE
+    write_failed = _code_of(error) in {apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_TRUNCATE}
+    return write_failed and connection is not None and connection.system_errno() in OUT_OF_SPACE
 
 
 def is_failed_sync(error: BaseException) -> bool:
     """Say whether ``error`` means that the system could not bring written data to the disk."""
-    codes = {apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC}
-    return isinstance(error, apsw.IOError) and error.extendedresult in codes
+    return _code_of(error) in {apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC}
 
 
-def roll_back(connection: apsw.Connection) -> None:
+def roll_back(connection: Connection) -> None:
     """End the transaction, if SQLite has not done so itself after the error."""
     if connection.in_transaction:
         try:
@@ -76,11 +75,15 @@ def roll_back(connection: apsw.Connection) -> None:
             return
 
 
-def _outcome_of(error: BaseException) -> CommitOutcome:
-    return CommitOutcome.FULL if is_out_of_space(error) else CommitOutcome.UNKNOWN
+def _code_of(error: BaseException) -> int:
+    return int(getattr(error, "extendedresult", 0)) if isinstance(error, apsw.IOError) else 0
 
 
-def _write(connection: apsw.Connection, batch: Batch) -> None:
+def _outcome_of(error: BaseException, connection: Connection) -> CommitOutcome:
+    return CommitOutcome.FULL if is_out_of_space(error, connection) else CommitOutcome.UNKNOWN
+
+
+def _write(connection: Connection, batch: Batch) -> None:
     fence = batch.fence
     connection.execute(
         queries.FENCE, (batch.shard, fence.incarnation, fence.epoch, batch.number, batch.at, batch.lease_until)
@@ -110,7 +113,7 @@ def _write(connection: apsw.Connection, batch: Batch) -> None:
         many(queries.SET_RECEIVED, ((*key, mark) for key, mark in batch.received.items()))
 
 
-def _write_runs(connection: apsw.Connection, batch: Batch) -> None:
+def _write_runs(connection: Connection, batch: Batch) -> None:
     if not batch.runs:
         return
     new_ids = batch.new_runs
@@ -125,7 +128,7 @@ def _write_runs(connection: apsw.Connection, batch: Batch) -> None:
         connection.executemany(queries.ADD_RUN, map(_tuple_of, new))
 
 
-def _write_tasks(connection: apsw.Connection, batch: Batch) -> None:
+def _write_tasks(connection: Connection, batch: Batch) -> None:
     if batch.tasks:
         new_ids = batch.new_tasks
         new = [row for row in batch.tasks.values() if row.task_id in new_ids]
@@ -138,7 +141,7 @@ def _write_tasks(connection: apsw.Connection, batch: Batch) -> None:
         connection.executemany(queries.ADD_LATE_ATTEMPT, (_tuple_of(row) for row in batch.attempts if row.late))
 
 
-def _move(connection: apsw.Connection, statement: str, rows: Iterable[Any]) -> None:
+def _move(connection: Connection, statement: str, rows: Iterable[Any]) -> None:
     rows = list(rows)
     if not rows:
         return
