@@ -3,7 +3,7 @@
 Every connection of the store comes from ``connect``: a setting that is made in one place only is missing in another.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol, cast
 
 import apsw
@@ -13,6 +13,7 @@ from outlast.store.base import StoreError
 PAGE_BYTES: Final = 8192  # rows of about 1 KB: fewer levels and overflow pages than with 4096, measured
 CACHE_KIB: Final = 65_536  # per connection
 BUSY_MILLISECONDS: Final = 5_000  # how long one statement waits for a lock of another program
+STATEMENTS_KEPT: Final = 256  # prepared; bulk statements come in several sizes each
 APPLICATION_ID: Final = 0x4F55544C  # "OUTL" in the file's header
 
 
@@ -33,8 +34,6 @@ class Connection(Protocol):
     def in_transaction(self) -> bool: ...
 
     def execute(self, statements: str, bindings: Sequence[Any] = ()) -> Cursor: ...
-
-    def executemany(self, statements: str, sequenceofbindings: Iterable[Sequence[Any]]) -> object: ...
 
     def changes(self) -> int: ...
 
@@ -68,7 +67,8 @@ def connect(path: str, *, vfs: str = "", synchronous: str = "FULL") -> Connectio
     With a ``vfs`` the connection is exclusive, as a VFS written in Python shares no memory: it must be the only one.
     Raises StoreError when WAL or another setting could not be had, apsw.Error when the file cannot be opened or read.
     """
-    connection = cast("Connection", apsw.Connection(path, vfs=vfs or None))
+    opened = apsw.Connection(path, vfs=vfs or None, statementcachesize=STATEMENTS_KEPT)
+    connection = cast("Connection", opened)
     try:
         _configure(connection, exclusive=bool(vfs), synchronous=synchronous)
     except BaseException:

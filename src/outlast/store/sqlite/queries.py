@@ -1,13 +1,14 @@
 """The statements of the SQLite store.
 
-Those that write rows take all fields of the struct in order (``?3`` is the third field), so that one C call turns a row into
-its bindings. Moved rows leave out what never changes; ``MOVE_OPEN_RUN`` also leaves out ``closed_at``, so that the index of
+Those that write rows take all fields of the struct in order (``column3`` is the third field), so that one C call turns a row
+into its values. Moved rows leave out what never changes; ``MOVE_OPEN_RUN`` also leaves out ``closed_at``, so that the index of
 open runs is rewritten only when a run closes.
 """
 
 from typing import Final
 
 from outlast.core.writes import AttemptRow, RunRow, TaskRow
+from outlast.store.sqlite.bulk import Bulk
 
 RUN: Final = ", ".join(RunRow.__struct_fields__)
 TASK: Final = ", ".join(TaskRow.__struct_fields__)
@@ -22,22 +23,14 @@ TASK_KEPT: Final = frozenset({
 })  # fmt: skip
 
 
-def _places(count: int) -> str:
-    return ", ".join(f"?{n}" for n in range(1, count + 1))
+def _insert(table: str, width: int, *, verb: str = "INSERT") -> Bulk:
+    return Bulk(f"{verb} INTO {table} VALUES ", width=width)
 
 
-def _moves(fields: tuple[str, ...], kept: frozenset[str]) -> str:
-    return ", ".join(f"{name} = ?{n}" for n, name in enumerate(fields, 1) if name not in kept)
-
-
-def _place_of(fields: tuple[str, ...], name: str) -> str:
-    return f"?{fields.index(name) + 1}"
-
-
-def _move(table: str, fields: tuple[str, ...], kept: frozenset[str], key: str) -> str:
-    # The last place is named in the condition, so that the statement takes as many bindings as the struct has fields.
-    last = f"?{len(fields)} IS NOT NULL"
-    return f"UPDATE {table} SET {_moves(fields, kept)} WHERE {key} = {_place_of(fields, key)} AND {last}"
+def _move(table: str, fields: tuple[str, ...], kept: frozenset[str], key: str, tail: str = "") -> Bulk:
+    moves = ", ".join(f"{name} = moved.column{n}" for n, name in enumerate(fields, 1) if name not in kept)
+    where = f"{table}.{key} = moved.column{fields.index(key) + 1}{tail}"
+    return Bulk(f"UPDATE {table} SET {moves} FROM (VALUES ", f") AS moved WHERE {where}", width=len(fields))
 
 
 # The shard.
@@ -54,24 +47,24 @@ FENCE: Final = (
     "UPDATE shards SET last_number = ?4, last_at = max(last_at, ?5), lease_until = iif(?6 > 0, ?6, lease_until) "
     "WHERE shard = ?1 AND incarnation = ?2 AND epoch = ?3 AND last_number = ?4 - 1"
 )
-ADD_RUN: Final = f"INSERT INTO runs VALUES ({_places(len(RunRow.__struct_fields__))})"
+ADD_RUN: Final = _insert("runs", len(RunRow.__struct_fields__))
 MOVE_RUN: Final = _move("runs", RunRow.__struct_fields__, RUN_KEPT, "run_id")
-MOVE_OPEN_RUN: Final = (
-    _move("runs", RunRow.__struct_fields__, RUN_KEPT | {"closed_at"}, "run_id") + " AND closed_at = 0"
+MOVE_OPEN_RUN: Final = _move(
+    "runs", RunRow.__struct_fields__, RUN_KEPT | {"closed_at"}, "run_id", " AND runs.closed_at = 0"
 )
-ADD_HISTORY: Final = "INSERT INTO history VALUES (?, ?, ?, ?)"
-DROP_PARKED: Final = "DELETE FROM parked WHERE run_id = ?"
-ADD_PARKED: Final = "INSERT INTO parked VALUES (?, ?, ?)"
-ADD_TASK: Final = f"INSERT INTO tasks VALUES ({_places(len(TaskRow.__struct_fields__))})"
+ADD_HISTORY: Final = _insert("history", 4)
+DROP_PARKED: Final = Bulk("DELETE FROM parked WHERE run_id IN (", ")", width=1)
+ADD_PARKED: Final = _insert("parked", 3)
+ADD_TASK: Final = _insert("tasks", len(TaskRow.__struct_fields__))
 MOVE_TASK: Final = _move("tasks", TaskRow.__struct_fields__, TASK_KEPT, "task_id")
-ADD_ATTEMPT: Final = f"INSERT INTO attempts VALUES ({_places(len(AttemptRow.__struct_fields__))})"
-ADD_LATE_ATTEMPT: Final = ADD_ATTEMPT.replace("INSERT", "INSERT OR IGNORE")
-DROP_TIMER: Final = "DELETE FROM timers WHERE fire_at = ? AND timer_id = ?"
-SET_TIMER: Final = "INSERT OR REPLACE INTO timers VALUES (?, ?, ?, ?)"
-SET_DEDUP: Final = "INSERT OR REPLACE INTO dedup VALUES (?, ?, ?, ?, ?, ?, ?)"
-SET_COUNTER: Final = "INSERT OR REPLACE INTO counters VALUES (?, ?, ?)"
-ADD_MESSAGE: Final = "INSERT INTO outbox VALUES (?, ?, ?, ?, ?)"
-SET_RECEIVED: Final = "INSERT OR REPLACE INTO received VALUES (?, ?, ?)"
+ADD_ATTEMPT: Final = _insert("attempts", len(AttemptRow.__struct_fields__))
+ADD_LATE_ATTEMPT: Final = _insert("attempts", len(AttemptRow.__struct_fields__), verb="INSERT OR IGNORE")
+DROP_TIMER: Final = Bulk("DELETE FROM timers WHERE (fire_at, timer_id) IN (VALUES ", ")", width=2)
+SET_TIMER: Final = _insert("timers", 4, verb="INSERT OR REPLACE")
+SET_DEDUP: Final = _insert("dedup", 7, verb="INSERT OR REPLACE")
+SET_COUNTER: Final = _insert("counters", 3, verb="INSERT OR REPLACE")
+ADD_MESSAGE: Final = _insert("outbox", 5)
+SET_RECEIVED: Final = _insert("received", 3, verb="INSERT OR REPLACE")
 
 # Loads.
 RUN_BY_ID: Final = f"SELECT {RUN} FROM runs WHERE run_id = ?"

@@ -5,7 +5,6 @@ what is dropped goes before what is set.
 """
 
 import errno
-from collections.abc import Iterable
 from typing import Any, Final
 
 import apsw
@@ -15,6 +14,7 @@ from outlast.core.errors import InvariantBroken
 from outlast.core.writes import Batch, CommitOutcome, HistoryRow, RunRow
 from outlast.store.compression import pack
 from outlast.store.sqlite import queries
+from outlast.store.sqlite.bulk import Bulk
 from outlast.store.sqlite.connection import Connection
 
 OUT_OF_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -91,26 +91,25 @@ def _write(connection: Connection, batch: Batch) -> None:
     if not connection.changes():
         raise Fenced
     _write_runs(connection, batch)
-    many = connection.executemany
     if batch.history:
-        many(queries.ADD_HISTORY, map(_stored_history, batch.history))
+        queries.ADD_HISTORY.run(connection, map(_stored_history, batch.history))
     if batch.unparked:
-        many(queries.DROP_PARKED, ((run_id,) for run_id in batch.unparked))
+        queries.DROP_PARKED.run(connection, ((run_id,) for run_id in batch.unparked))
     if batch.parked:
-        many(queries.ADD_PARKED, map(_tuple_of, batch.parked))
+        queries.ADD_PARKED.run(connection, map(_tuple_of, batch.parked))
     _write_tasks(connection, batch)
     if batch.dropped_timers:
-        many(queries.DROP_TIMER, batch.dropped_timers)
+        queries.DROP_TIMER.run(connection, batch.dropped_timers)
     if batch.timers:
-        many(queries.SET_TIMER, map(_tuple_of, batch.timers.values()))
+        queries.SET_TIMER.run(connection, map(_tuple_of, batch.timers.values()))
     if batch.dedup:
-        many(queries.SET_DEDUP, map(_tuple_of, batch.dedup.values()))
+        queries.SET_DEDUP.run(connection, map(_tuple_of, batch.dedup.values()))
     if batch.counters:
-        many(queries.SET_COUNTER, ((*key, value) for key, value in batch.counters.items()))
+        queries.SET_COUNTER.run(connection, ((*key, value) for key, value in batch.counters.items()))
     if batch.outbox:
-        many(queries.ADD_MESSAGE, map(_tuple_of, batch.outbox))
+        queries.ADD_MESSAGE.run(connection, map(_tuple_of, batch.outbox))
     if batch.received:
-        many(queries.SET_RECEIVED, ((*key, mark) for key, mark in batch.received.items()))
+        queries.SET_RECEIVED.run(connection, ((*key, mark) for key, mark in batch.received.items()))
 
 
 def _write_runs(connection: Connection, batch: Batch) -> None:
@@ -124,29 +123,24 @@ def _write_runs(connection: Connection, batch: Batch) -> None:
         (new if row.run_id in new_ids else closed if row.closed_at else open_).append(row)
     _move(connection, queries.MOVE_RUN, closed)
     _move(connection, queries.MOVE_OPEN_RUN, open_)
-    if new:
-        connection.executemany(queries.ADD_RUN, map(_tuple_of, new))
+    queries.ADD_RUN.run(connection, map(_tuple_of, new))
 
 
 def _write_tasks(connection: Connection, batch: Batch) -> None:
     if batch.tasks:
         new_ids = batch.new_tasks
-        new = [row for row in batch.tasks.values() if row.task_id in new_ids]
-        if len(new) < len(batch.tasks):
-            _move(connection, queries.MOVE_TASK, [row for row in batch.tasks.values() if row.task_id not in new_ids])
-        if new:
-            connection.executemany(queries.ADD_TASK, map(_tuple_of, new))
+        _move(connection, queries.MOVE_TASK, [row for row in batch.tasks.values() if row.task_id not in new_ids])
+        queries.ADD_TASK.run(connection, (_tuple_of(row) for row in batch.tasks.values() if row.task_id in new_ids))
     if batch.attempts:
-        connection.executemany(queries.ADD_ATTEMPT, (_tuple_of(row) for row in batch.attempts if not row.late))
-        connection.executemany(queries.ADD_LATE_ATTEMPT, (_tuple_of(row) for row in batch.attempts if row.late))
+        queries.ADD_ATTEMPT.run(connection, (_tuple_of(row) for row in batch.attempts if not row.late))
+        queries.ADD_LATE_ATTEMPT.run(connection, (_tuple_of(row) for row in batch.attempts if row.late))
 
 
-def _move(connection: Connection, statement: str, rows: Iterable[Any]) -> None:
-    rows = list(rows)
+def _move(connection: Connection, statement: Bulk, rows: list[Any]) -> None:
     if not rows:
         return
     before = connection.total_changes()
-    connection.executemany(statement, map(_tuple_of, rows))
+    statement.run(connection, map(_tuple_of, rows))
     moved = connection.total_changes() - before
     if moved != len(rows):
         # An entity that the core takes for stored is not there: better nothing than half.
