@@ -1,0 +1,315 @@
+"""Values to payloads and back.
+
+What is written comes back equal through the same annotation, or it is refused where it was handed over, with the path of
+the part that cannot be written. Without an annotation plain JSON comes back as plain JSON.
+
+Encodings: ``json/plain`` (UTF-8 JSON), ``binary/plain`` (bytes) and ``binary/null`` (None).
+"""
+
+import types
+import typing
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import PurePath
+from typing import Any, Final
+
+import msgspec
+
+from outlast.core import limits
+from outlast.core.payload import Payload
+from outlast.sdk.definition import Parameters
+from outlast.sdk.errors import BadArguments, NotReadable, NotSerializable, PayloadTooLarge
+from outlast.sdk.lossless import check, explain
+
+JSON: Final = "json/plain"
+BYTES: Final = "binary/plain"
+NULL: Final = "binary/null"
+NULL_PAYLOAD: Final = Payload(NULL)
+KWARGS: Final = {"kwargs": b"1"}
+CUT_AT: Final = 120  # characters of a value shown in an error
+
+_PLAIN_LEAVES: Final = frozenset({str, int, bool})
+
+
+def _hook(value: Any) -> Any:
+    dump = getattr(type(value), "model_dump", None)
+    if dump is not None:
+        return value.model_dump(mode="json", by_alias=True)
+    if isinstance(value, PurePath):
+        return str(value)
+    raise TypeError(type(value).__qualname__)
+
+
+def _unhook(type_: Any, value: Any) -> Any:
+    validate = getattr(type_, "model_validate", None)
+    if validate is not None:
+        return validate(value)
+    if isinstance(type_, type) and issubclass(type_, PurePath):
+        return type_(value)
+    raise TypeError(f"there is no way to make a {getattr(type_, '__qualname__', type_)} of it")
+
+
+_ENCODE: Final = msgspec.json.Encoder(enc_hook=_hook).encode
+_ENCODE_SORTED: Final = msgspec.json.Encoder(enc_hook=_hook, order="deterministic").encode
+
+
+class Traits(msgspec.Struct, frozen=True):
+    """What is known of a declared type beforehand: ``open`` means that anything may be inside."""
+
+    open: bool
+    sets: bool
+    floats: bool
+    decode: Callable[[bytes], Any]
+    model: Any = None
+
+
+class Converter:
+    """The default converter: annotations decide."""
+
+    def to_payload(self, value: Any, *, path: str, declared: Any = Any) -> Payload:
+        """Return ``value`` as a payload; ``path`` is the name by which an error calls it.
+
+        Raises:
+            NotSerializable: Some part would not come back the same; the error's ``path`` names it.
+            PayloadTooLarge: It takes more than limits.PAYLOAD_BYTES_MAX bytes.
+        """
+        if value is None:
+            return NULL_PAYLOAD
+        if isinstance(value, bytes | bytearray | memoryview):
+            return _bounded(Payload(BYTES, bytes(value)), path)
+        data = encode(value, path=path, declared=declared)
+        if len(data) > limits.PAYLOAD_BYTES_MAX:
+            return _bounded(Payload(JSON, data), path)
+        return Payload(JSON, data)
+
+    def from_payload(self, payload: Payload, type: Any = Any, *, path: str = "value") -> Any:
+        """Return the value in ``payload`` as ``type``.
+
+        Raises:
+            NotReadable: It does not have that type; the error's ``path`` names the part.
+        """
+        encoding = payload.encoding
+        if encoding == JSON:
+            return decode(payload.data, type, path=path)
+        if encoding == NULL:
+            return None
+        if encoding == BYTES:
+            if type is bytearray:
+                return bytearray(payload.data)
+            return payload.data
+        raise NotReadable(
+            f"{path} has the encoding {encoding!r}, which this converter does not read.",
+            path=path,
+            remedy="Give the App the converter and codecs with which it was written.",
+        )
+
+    def arguments_to_payloads(
+        self, parameters: Parameters, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[Payload, ...]:
+        """Bind the arguments to the signature and return them as payloads, keyword-only ones in a last one.
+
+        Raises:
+            BadArguments: They do not fit the signature.
+            NotSerializable, PayloadTooLarge: As ``to_payload``; paths begin with the parameter's name.
+        """
+        if not kwargs and not parameters.keyword_only and len(args) == len(parameters.names):
+            return tuple(
+                self.to_payload(value, path=name, declared=declared)
+                for value, name, declared in zip(args, parameters.names, parameters.types, strict=True)
+            )
+        positional, named = bind(parameters, args, kwargs)
+        payloads = [self.to_payload(value, path=name, declared=declared) for value, name, declared in positional]
+        if named:
+            types_of = dict(zip(parameters.names, parameters.types, strict=True))
+            parts = {
+                name: msgspec.Raw(encode(value, path=name, declared=types_of.get(name, Any)))
+                for name, value in named.items()
+            }
+            payloads.append(_bounded(Payload(JSON, _ENCODE(parts), metadata=KWARGS), "keyword arguments"))
+        return tuple(payloads)
+
+    def payloads_to_arguments(
+        self, parameters: Parameters, payloads: Sequence[Payload]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments that ``arguments_to_payloads`` wrote, as the types the signature now has.
+
+        Raises:
+            NotReadable: One does not have its parameter's type, or there are more or fewer than the signature takes.
+        """
+        named: dict[str, Any] = {}
+        if payloads and payloads[-1].metadata and "kwargs" in payloads[-1].metadata:
+            types_of = dict(zip(parameters.names, parameters.types, strict=True))
+            parts = msgspec.json.decode(payloads[-1].data, type=dict[str, msgspec.Raw])
+            named = {name: decode(bytes(raw), types_of.get(name, Any), path=name) for name, raw in parts.items()}
+            payloads = payloads[:-1]
+        names = _positional(parameters)
+        if len(payloads) > len(names) and not parameters.variadic:
+            raise NotReadable(
+                f"{len(payloads)} arguments were recorded; the function now takes {len(names)}.",
+                path="arguments",
+                remedy="Keep the parameters that recorded calls have, or add a new function beside this one.",
+            )
+        args = [
+            self.from_payload(
+                payload,
+                parameters.types[place] if place < len(names) else Any,
+                path=names[place] if place < len(names) else f"args[{place}]",
+            )
+            for place, payload in enumerate(payloads)
+        ]
+        return tuple(args), named
+
+
+def encode(value: Any, *, path: str, declared: Any = Any) -> bytes:
+    """Return ``value`` as JSON that reads back equal as ``declared``; raises NotSerializable."""
+    kind = type(value)
+    if kind in _PLAIN_LEAVES:
+        try:
+            return _ENCODE(value)
+        except Exception as error:  # noqa: BLE001 - which exception it is depends on the value; explain says what is wrong
+            raise explain(value, path, error) from None
+    traits = traits_of(declared)
+    try:
+        if traits.model is not None and kind is traits.model:
+            data = value.model_dump_json(by_alias=True).encode()
+        else:
+            data = (_ENCODE_SORTED if traits.sets else _ENCODE)(value)
+    except Exception as error:  # noqa: BLE001 - as above
+        raise explain(value, path, error) from None
+    # msgspec writes NaN and infinity as null. Only a value whose JSON has a null can hold one, and only a value whose
+    # type says nothing can hold a set, a date or a key that would come back as something else.
+    if traits.open or (traits.floats and b"null" in data) or ((kind is set or kind is frozenset) and not traits.sets):
+        check(value, path, declared=declared)
+    return data
+
+
+def decode(data: bytes, type_: Any, *, path: str) -> Any:
+    """Return the JSON ``data`` as ``type_``; raises NotReadable with the path of what does not fit."""
+    try:
+        return traits_of(type_).decode(data)
+    except (msgspec.DecodeError, ValueError, TypeError) as error:
+        text = str(error)
+        place = text.rsplit("`$", 1)[1].rstrip("`") if "`$" in text else ""
+        raise NotReadable(
+            f"{path}{place} cannot be read as {getattr(type_, '__name__', type_)}: {text[:CUT_AT]}",
+            path=path + place,
+            remedy="The type has changed since the value was written: give new fields defaults, or take the old form too.",
+        ) from None
+
+
+def bind(
+    parameters: Parameters, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[list[tuple[Any, str, Any]], dict[str, Any]]:
+    """Return (value, name, declared type) of the positional arguments, and those that travel by name."""
+    names = _positional(parameters)
+    if len(args) > len(names) and not parameters.variadic:
+        raise BadArguments(
+            f"{len(args)} positional arguments were given; the function takes {len(names)}: {', '.join(names) or 'none'}.",
+        )
+    positional = [
+        (
+            value,
+            names[place] if place < len(names) else f"args[{place}]",
+            parameters.types[place] if place < len(names) else Any,
+        )
+        for place, value in enumerate(args)
+    ]
+    named = dict(kwargs)
+    taken = set(names[: len(args)])
+    for name in named:
+        if name in taken:
+            raise BadArguments(f'Argument "{name}" was given twice.')
+        if name not in parameters.names and not parameters.variadic:
+            raise BadArguments(
+                f'There is no parameter "{name}".',
+                remedy=f"The parameters are: {', '.join(parameters.names) or 'none'}.",
+            )
+    for place in range(len(args), len(names)):
+        # In order while there is no hole: what could be given by position travels by position, whichever way it was given.
+        if names[place] not in named:
+            break
+        positional.append((named.pop(names[place]), names[place], parameters.types[place]))
+    missing = [
+        name for name in names[: parameters.required] if name not in named and name not in names[: len(positional)]
+    ]
+    if missing:
+        raise BadArguments(f"Missing: {', '.join(missing)}.", remedy=f"The parameters are: {', '.join(names)}.")
+    return positional, named
+
+
+def _positional(parameters: Parameters) -> tuple[str, ...]:
+    if not parameters.keyword_only:
+        return parameters.names
+    return tuple(name for name in parameters.names if name not in parameters.keyword_only)
+
+
+def _bounded(payload: Payload, path: str) -> Payload:
+    size = len(payload.data)
+    if size > limits.PAYLOAD_BYTES_MAX:
+        raise PayloadTooLarge(
+            f"{path} takes {size:,} bytes; a payload has at most {limits.PAYLOAD_BYTES_MAX:,}.",
+            path=path,
+            size=size,
+            limit=limits.PAYLOAD_BYTES_MAX,
+            remedy="Put the data in storage of your own and hand over its address.",
+        )
+    return payload
+
+
+def traits_of(declared: Any) -> Traits:
+    """Return what is known of ``declared``, from a cache; unhashable annotations are worked out each time."""
+    try:
+        return _traits(declared)
+    except TypeError:
+        return _traits.__wrapped__(declared)
+
+
+@lru_cache(maxsize=4096)
+def _traits(declared: Any) -> Traits:
+    if declared is None or declared is type(None):
+        return Traits(open=False, sets=False, floats=False, decode=msgspec.json.Decoder(None).decode)
+    try:
+        decode = msgspec.json.Decoder(declared, dec_hook=_unhook).decode
+    except (TypeError, NameError, RuntimeError):
+        # A type msgspec has no rule for (a protocol, a union of classes it cannot tell apart): JSON as it is.
+        return Traits(open=True, sets=False, floats=True, decode=msgspec.json.Decoder().decode)
+    model = declared if hasattr(declared, "model_validate_json") and hasattr(declared, "model_dump_json") else None
+    if model is not None:
+        decode = model.model_validate_json
+    found = _scan(declared, set())
+    return Traits(open="open" in found, sets="set" in found, floats="float" in found, decode=decode, model=model)
+
+
+def _scan(declared: Any, seen: set[int]) -> set[str]:
+    """Return which of "open", "set" and "float" occur in a type, looking into the fields of structured ones."""
+    if id(declared) in seen:
+        return set()
+    seen.add(id(declared))
+    if declared in (Any, object, typing.Hashable) or isinstance(declared, typing.TypeVar):
+        return {"open"}
+    if declared is float or hasattr(declared, "model_fields"):
+        return {"float"}
+    origin = typing.get_origin(declared)
+    args = typing.get_args(declared)
+    if origin is typing.Literal:
+        return set()
+    found: set[str] = set()
+    base = origin if isinstance(origin, type) else declared
+    if isinstance(base, type):
+        if issubclass(base, set | frozenset) or base.__name__ in ("AbstractSet", "MutableSet", "Set"):
+            found.add("set")
+        if (
+            not args
+            and issubclass(base, dict | list | tuple | set | frozenset)
+            and not hasattr(base, "__annotations__")
+        ):
+            found.add("open")
+    inside: list[Any] = [arg for arg in args if arg is not Ellipsis and not isinstance(arg, str | int | bytes)]
+    if hasattr(base, "__annotations__") and not isinstance(base, types.FunctionType):
+        try:
+            inside.extend(typing.get_type_hints(base).values())
+        except (NameError, TypeError):
+            found.add("open")
+    for part in inside:
+        found |= _scan(part, seen)
+    return found

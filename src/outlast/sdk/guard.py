@@ -1,0 +1,260 @@
+"""Keeps workflow code from reading what a replay could not read again: clock, chance, files, sockets, threads.
+
+Nothing is patched and no module is imported twice. Two watches look only at code that runs for a run (``CURRENT`` is set):
+
+- an audit hook, always on: files, sockets, processes and threads;
+- a call watch while a turn is executed for the first time: every call of a C function that reads the clock or chance,
+  however it was imported. Python 3.11 offers ``sys.setprofile`` for it, later ones ``sys.monitoring``, which costs
+  nothing at a place once it is known to be harmless. A replay needs no such watch: what it repeats was watched when it
+  was new, and what it does otherwise is nondeterminism.
+
+A violation fails the turn even if the code catches it.
+"""
+
+import datetime
+import os
+import random
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Final, Protocol
+
+from outlast.sdk.definition import TaskDefinition
+from outlast.sdk.errors import DirectCall, HoldsRun, SandboxViolation
+from outlast.sdk.failures import PACKAGE, STDLIB, is_user_file
+from outlast.sdk.runtime import CURRENT
+
+CLOCK: Final = "Write workflow.now() or workflow.time(): the instant of the turn, the same on each replay."
+SLEEP: Final = 'Write await workflow.sleep("10s"): it holds no thread and outlives the process.'
+CHANCE: Final = (
+    "Write workflow.random.random(), workflow.random.randint(…): seeded with the run, the same on each replay."
+)
+UUIDS: Final = "Write workflow.uuid(): the same on each replay."
+FILES: Final = "Read or write it in a task: await load.execute(path)."
+NETWORK: Final = "Talk to it in a task: await fetch.execute(…)."
+PROCESS: Final = "Start it in a task: await build.execute(…)."
+THREADS: Final = "Use asyncio.gather or asyncio.TaskGroup; run blocking work in a task: await work.execute(…)."
+
+# The C functions that read the host, by name first: a set of names is the cheapest thing to ask for each call.
+FUNCTIONS: Final[dict[Any, str]] = {
+    **{
+        getattr(time, name): CLOCK
+        for name in (
+            "time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time",
+            "process_time_ns", "thread_time", "thread_time_ns", "clock_gettime", "clock_gettime_ns", "localtime",
+            "gmtime", "ctime",
+        )
+        if hasattr(time, name)
+    },
+    time.sleep: SLEEP,
+    os.urandom: CHANCE,
+    **({os.getrandom: CHANCE} if hasattr(os, "getrandom") else {}),
+    **({uuid._generate_time_safe: UUIDS} if getattr(uuid, "_generate_time_safe", None) else {}),  # noqa: SLF001
+}  # fmt: skip
+NAMES: Final = frozenset(
+    {function.__name__ for function in FUNCTIONS} | {"now", "utcnow", "today", "random", "getrandbits", "seed"}
+)
+
+EVENTS: Final[dict[str, tuple[str, str]]] = {
+    "open": ("opened a file", FILES),
+    "os.listdir": ("listed a directory", FILES),
+    "os.scandir": ("listed a directory", FILES),
+    "os.remove": ("removed a file", FILES),
+    "os.rename": ("renamed a file", FILES),
+    "os.mkdir": ("made a directory", FILES),
+    "os.rmdir": ("removed a directory", FILES),
+    "sqlite3.connect": ("opened a database", FILES),
+    "socket.__new__": ("made a socket", NETWORK),
+    "socket.connect": ("connected a socket", NETWORK),
+    "socket.getaddrinfo": ("looked up an address", NETWORK),
+    "socket.gethostbyname": ("looked up an address", NETWORK),
+    "subprocess.Popen": ("started a process", PROCESS),
+    "os.system": ("started a process", PROCESS),
+    "os.posix_spawn": ("started a process", PROCESS),
+    "os.exec": ("started a process", PROCESS),
+    "os.fork": ("forked the process", PROCESS),
+    "time.sleep": ("called time.sleep", SLEEP),
+    "_thread.start_new_thread": ("started a thread", THREADS),
+    "_thread.start_joinable_thread": ("started a thread", THREADS),
+}
+
+# Parts of the standard library that may read the host on the code's behalf: what they read decides nothing.
+TRUSTED: Final = tuple(
+    f"{STDLIB}/{name}"
+    for name in ("logging/", "linecache.py", "tokenize.py", "traceback.py", "warnings.py", "zoneinfo/", "encodings/",
+                 "importlib/", "inspect.py", "locale.py", "_strptime.py")
+)  # fmt: skip
+TOOL: Final = 3  # of sys.monitoring's ids, one that the standard library gives to nobody
+
+
+class Reporting(Protocol):
+    """A run that takes note of what its code did, so that catching the error does not hide it."""
+
+    def report(self, violation: HoldsRun) -> None: ...
+
+
+def refuse_direct_call(definition: TaskDefinition) -> None:
+    """Raise DirectCall if this is workflow code; to be asked when a task is called like a function."""
+    runtime = CURRENT.get()
+    if runtime is None:
+        return
+    place = _place_of(sys._getframe(1))  # noqa: SLF001
+    error = DirectCall(
+        f"{definition.name}(…) was called directly inside workflow code ({place}): "
+        "a direct call is not recorded and would run again on each replay.",
+        remedy=f"Write: await {definition.function.__name__}.execute(…)",
+    )
+    _note(runtime, error)
+    raise error
+
+
+@contextmanager
+def lifted() -> Iterator[None]:
+    """Let code read the host for a moment; for what is recorded (``side_effect``) or decides nothing (logging)."""
+    token = CURRENT.set(None)
+    try:
+        yield
+    finally:
+        CURRENT.reset(token)
+
+
+def install() -> None:
+    """Put up the audit hook and, from Python 3.12 on, the call watch; once per process, however often it is called."""
+    global _installed  # noqa: PLW0603 - a process has one audit hook for good
+    if _installed:
+        return
+    _installed = True
+    sys.addaudithook(_audit)
+    if sys.version_info >= (3, 12):
+        _install_monitoring()
+
+
+def watch() -> bool:
+    """Begin to watch calls on this thread; returns whether ``unwatch`` is to be called."""
+    if sys.version_info >= (3, 12) or sys.getprofile() is not None:
+        return False
+    sys.setprofile(_profile)
+    return True
+
+
+def unwatch() -> None:
+    """End what ``watch`` began."""
+    sys.setprofile(None)
+
+
+_installed = False
+
+
+def _audit(event: str, _args: tuple[Any, ...]) -> None:
+    told = EVENTS.get(event)
+    if told is None:
+        return
+    runtime = CURRENT.get()
+    if runtime is None:
+        return
+    place = _judged(sys._getframe(1))  # noqa: SLF001
+    if place:
+        _refuse(runtime, f"Workflow code {told[0]}", place, told[1])
+
+
+def _profile(frame: FrameType, event: str, called: Any) -> None:
+    if event == "c_call" and called.__name__ in NAMES:
+        _called(frame, called, getattr(called, "__self__", None))
+
+
+def _called(frame: FrameType, called: Any, owner: Any) -> None:
+    told = _reads_host(frame, called, owner)
+    if told is None:
+        return
+    runtime = CURRENT.get()
+    if runtime is None:
+        return
+    place = _judged(frame)
+    if place:
+        sys.setprofile(None)
+        _refuse(runtime, f"Workflow code called {told[0]}", place, told[1])
+
+
+def _reads_host(frame: FrameType, called: Any, owner: Any) -> tuple[str, str] | None:
+    name = called.__name__
+    try:
+        remedy = FUNCTIONS.get(called)
+    except TypeError:
+        remedy = None
+    if remedy is not None:
+        module = getattr(called, "__module__", "") or "time"
+        remedy = UUIDS if frame.f_code.co_filename == uuid.__file__ else remedy
+        return f"{'os' if module == 'posix' else module}.{name}", remedy
+    if name in ("now", "utcnow", "today"):
+        if isinstance(owner, type) and issubclass(owner, datetime.date):
+            return f"{owner.__name__}.{name}", CLOCK
+        return None
+    if owner is _SHARED:
+        return f"random.{name}", CHANCE
+    if name == "seed" and isinstance(owner, random.Random) and frame.f_locals.get("a", 0) is None:
+        return "random.Random() without a seed", CHANCE
+    return None
+
+
+_SHARED: Final[Any] = random.random.__self__  # type: ignore[attr-defined]  # pyright: ignore
+
+
+def _install_monitoring() -> None:
+    monitoring: Any = sys.monitoring  # type: ignore[attr-defined]  # pyright: ignore
+    try:
+        monitoring.use_tool_id(TOOL, "outlast")
+    except ValueError:  # another tool has it: the audit hook and the replay check remain
+        return
+    disable = monitoring.DISABLE
+    missing = monitoring.MISSING
+
+    def on_call(_code: object, _offset: int, called: Any, first: Any) -> Any:
+        name = getattr(called, "__name__", None)
+        if name not in NAMES:
+            return disable
+        if CURRENT.get() is not None:
+            owner = getattr(called, "__self__", None)
+            if owner is None or owner is time:
+                owner = first if first is not missing else None
+            _called(sys._getframe(1), called, owner)  # noqa: SLF001
+        return None
+
+    monitoring.register_callback(TOOL, monitoring.events.CALL, on_call)
+    monitoring.set_events(TOOL, monitoring.events.CALL)
+
+
+def _refuse(runtime: Any, what: str, place: str, remedy: str) -> None:
+    error = SandboxViolation(f"{what} ({place}): it would be another one on each replay.", remedy=remedy)
+    _note(runtime, error)
+    raise error
+
+
+def _note(runtime: Any, error: HoldsRun) -> None:
+    report = getattr(runtime, "report", None)
+    if report is not None:
+        report(error)
+
+
+def _judged(frame: FrameType | None) -> str:
+    """Return the place of the user's frame that is to blame, "" if what is done may be done."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(("<frozen importlib", *TRUSTED)) or frame.f_code.co_name == "__del__":
+            return ""
+        if file.startswith(PACKAGE):
+            return ""
+        if is_user_file(file):
+            return f"{file}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def _place_of(frame: FrameType | None) -> str:
+    while frame is not None:
+        if is_user_file(frame.f_code.co_filename):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""

@@ -1,0 +1,66 @@
+"""Where workflow code waits: the user's line for each open operation, read off the tasks' coroutines at a turn's end."""
+
+import asyncio
+from typing import Any
+
+from outlast.sdk.failures import is_user_file
+from outlast.sdk.operations import ActivityFuture, waiting_for
+from outlast.sdk.verbs import Verbs
+
+
+def places_of(run: Verbs) -> dict[str, str]:
+    """Return "activity:1", "timer:2", "signal:name", "condition:1" → "file:line" of the user's frame that waits."""
+    names = _names(run)
+    lines: dict[int, str] = {}  # of a task, by its id, for what it waits for through others
+    places: dict[str, str] = {}
+    for task in run.loop.tasks:
+        if task.done():
+            continue
+        place = _line_of(task.get_coro()) or lines.get(id(task), "")
+        if not place:
+            continue
+        for owner in _reached(waiting_for(task)):
+            if isinstance(owner, asyncio.Task):
+                lines.setdefault(id(owner), place)
+            name = names.get(id(owner))
+            if name is not None:
+                places.setdefault(name, place)
+        name = names.get(id(task))
+        if name is not None:
+            places.setdefault(name, place)
+    return places
+
+
+def _names(run: Verbs) -> dict[int, str]:
+    names: dict[int, str] = {id(future): f"activity:{future.activity_id}" for future in run.activities.values()}
+    for timer_id, handle in run.timers.items():
+        waiting: Any = handle.waiting
+        # asyncio.timeout() arms a timer that cancels a task: its line is where that task is.
+        waiting = getattr(waiting, "_task", None) or waiting
+        names[id(waiting)] = f"timer:{timer_id}"
+    for name, mailbox in run.mailboxes.items():
+        for waiter in mailbox.waiters:
+            names[id(waiter)] = f"signal:{name}"
+    for number, condition in enumerate(run.conditions, 1):
+        names[id(condition.future)] = f"condition:{number}"
+    return names
+
+
+def _reached(future: Any) -> list[Any]:
+    """Return ``future`` and, if it gathers others, those."""
+    if future is None:
+        return []
+    children: Any = getattr(future, "_children", None)
+    return [future, *children] if children and not isinstance(future, ActivityFuture) else [future]
+
+
+def _line_of(coroutine: Any) -> str:
+    place = ""
+    while coroutine is not None:
+        frame = getattr(coroutine, "cr_frame", None)
+        if frame is None:
+            break
+        if is_user_file(frame.f_code.co_filename):
+            place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        coroutine = getattr(coroutine, "cr_await", None)
+    return place

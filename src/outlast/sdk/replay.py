@@ -1,0 +1,399 @@
+"""A run of workflow code, brought up to date by events: replay what is recorded, then do one new turn.
+
+Events are cut into turns. The events before a WorkflowTaskStarted that was followed by a WorkflowTaskCompleted were one
+turn: they are applied one after another in the order of their ids, and after each the loop runs until everything waits
+again, so that code resumes in the order of recorded events. The commands the code then has issued must be those that
+follow the WorkflowTaskCompleted. Only the commands of the last turn, which nothing follows, are new.
+"""
+
+import contextvars
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from outlast.core import commands, events
+from outlast.core.inputs import WorkflowTask
+from outlast.sdk import guard
+from outlast.sdk.converter import Converter
+from outlast.sdk.definition import WorkflowDefinition
+from outlast.sdk.errors import HistoryGap, HoldsRun, Nondeterminism, WorkflowTaskFailure
+from outlast.sdk.failures import exception_of, failure_of
+from outlast.sdk.loop import Abandoned, Task, TimerHandle, WorkflowLoop
+from outlast.sdk.matching import COMMAND_EVENTS, Recorded, disagreement, optional, same
+from outlast.sdk.operations import ActivityFuture, Received
+from outlast.sdk.outcome import closing_command, held, turn_failure
+from outlast.sdk.places import places_of
+from outlast.sdk.runtime import CURRENT
+from outlast.sdk.verbs import Verbs
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one turn asks for. ``places`` says where the code waits: "activity:1", "timer:2", "signal:name" → "file:line"."""
+
+    commands: tuple[commands.Command, ...]
+    places: dict[str, str]
+    closed: bool
+
+
+class WorkflowRun(Verbs):
+    """One run in memory. Not for two threads at once; any thread may take the next turn."""
+
+    def __init__(
+        self,
+        definition: WorkflowDefinition,
+        converter: Converter,
+        *,
+        namespace: str = "",
+        workflow_id: str = "",
+        run_id: str = "",
+        tracing: bool = False,
+    ) -> None:
+        guard.install()
+        super().__init__(definition, converter, namespace=namespace, workflow_id=workflow_id, run_id=run_id)
+        self.next_event_id = 1  # the first event that was not seen yet
+        self.closed = False
+        self.disposed = False
+        self._traced: list[str] | None = [] if tracing else None
+        self._pending: list[Recorded] = []
+        self._main: Task | None = None
+        self._build = ""
+        self._context = contextvars.Context()
+        self._context.run(CURRENT.set, self)
+
+    def advance(self, task: WorkflowTask) -> Turn:
+        """Bring the run up to ``task`` and return what its code asks for now.
+
+        ``task.events`` are the whole history or go on where this instance stopped (``next_event_id``).
+
+        Raises:
+            HistoryGap: They do neither; drop the run and read its history from the start.
+            Nondeterminism: The code issued other commands than are recorded. Nothing of it is to be kept.
+            WorkflowTaskFailure: The turn failed for a reason that is not the run's own. Drop the run.
+        """
+        try:
+            return self.replay(task.events, first_event_id=task.first_event_id)
+        except Nondeterminism as error:
+            found = self._traced_again(task) if self._traced is None and task.first_event_id == 1 else None
+            error = found or error
+            if not self.definition.fail_on_nondeterminism:
+                raise error from None
+            return Turn((commands.FailWorkflow(failure=failure_of(error)),), {}, closed=True)
+
+    def replay(self, timed: Sequence[events.Timed], *, first_event_id: int = 1) -> Turn:
+        """As ``advance``, over bare events. Those of a closed run are checked to their end and give no commands."""
+        seen = self.next_event_id - first_event_id
+        if seen < 0 or self.disposed:
+            raise HistoryGap(
+                f"Run {self.workflow_id or self.run_id} was seen up to event {self.next_event_id - 1}; "
+                f"the events that came begin with {first_event_id}."
+            )
+        try:
+            with self.loop.enter():
+                return self._context.run(self._process, timed, seen, first_event_id)
+        except HoldsRun:
+            raise
+        except Abandoned as error:
+            raise turn_failure(error) from None
+
+    def abandon(self) -> None:
+        """Give up the turn that runs now, from another thread: it ends with WorkflowTaskFailure when it next yields."""
+        self.loop.abandoned = True
+
+    def close(self) -> None:
+        """Dispose of the run. Its coroutines end without issuing anything and without a warning."""
+        if self.disposed:
+            return
+        self.disposed = True
+        self.replaying = True
+        with self.loop.enter():
+            self._context.run(self.loop.dispose)
+        self.timers.clear()
+        self.activities.clear()
+        self.conditions.clear()
+        self.mailboxes.clear()
+
+    # Cutting events into turns.
+
+    def _process(self, timed: Sequence[events.Timed], seen: int, first_event_id: int) -> Turn:
+        started: tuple[int, int, events.WorkflowTaskStarted] | None = None
+        turn: tuple[list[Recorded], int, int, events.WorkflowTaskStarted] | None = None
+        recorded: list[Recorded] = []
+        pending = self._pending
+        event_id = first_event_id + seen - 1
+        for at, event in timed[seen:] if seen else timed:
+            event_id += 1
+            kind = type(event)
+            if kind in COMMAND_EVENTS:
+                recorded.append((event_id, event))
+            elif kind in _APPLY:
+                pending.append((event_id, event))
+            elif kind is events.WorkflowTaskStarted:
+                if turn is not None:
+                    self._replay_turn(*turn, recorded)
+                    turn, recorded = None, []
+                started = (event_id, at, event)  # type: ignore[assignment]
+            elif kind is events.WorkflowTaskCompleted:
+                if started is None:
+                    raise HistoryGap(f"Event {event_id} completes a workflow task that was not started.")
+                turn = (pending, *started)
+                pending, started = [], None
+                self._build = event.build  # type: ignore[union-attr]
+            elif kind is events.WorkflowTaskFailed or kind is events.WorkflowTaskTimedOut:
+                started = None
+        if turn is not None:
+            self._replay_turn(*turn, recorded)
+        self._pending = pending
+        self.next_event_id = event_id + 1
+        if started is None or self.closed:
+            return Turn((), {}, closed=self.closed)
+        self._pending = []
+        return self._live_turn(pending, *started)
+
+    def _replay_turn(
+        self,
+        pending: list[Recorded],
+        event_id: int,
+        at: int,
+        started: events.WorkflowTaskStarted,
+        recorded: list[Recorded],
+    ) -> None:
+        self.replaying = True
+        self.markers = deque(event for _, event in recorded if type(event) is events.MarkerRecorded)
+        issued = self._run_turn(pending, event_id, at, started)
+        self._check(issued, recorded, event_id + 2)
+
+    def _live_turn(self, pending: list[Recorded], event_id: int, at: int, started: events.WorkflowTaskStarted) -> Turn:
+        self.replaying = False
+        self.markers = deque()
+        watching = guard.watch()
+        try:
+            issued = self._run_turn(pending, event_id, at, started)
+        finally:
+            if watching:
+                guard.unwatch()
+        # Each command becomes one event; they follow the completion, which follows the started event.
+        first = event_id + 2
+        for future in self.scheduled:
+            self._opened(future, first + future.index)
+        self.next_event_id = first + len(issued)
+        self.replaying = True
+        places = {} if self.closed else places_of(self)
+        return Turn(tuple(issued), places, closed=self.closed)
+
+    def _opened(self, future: ActivityFuture, event_id: int) -> None:
+        future.scheduled_event_id = event_id
+        self.activities[event_id] = future
+
+    def _run_turn(
+        self, pending: list[Recorded], event_id: int, at: int, started: events.WorkflowTaskStarted
+    ) -> list[commands.Command]:
+        self.now_ns = at
+        self.history_length = event_id
+        self.suggest_continue_as_new = started.suggest_continue_as_new
+        self.issued = []
+        self.scheduled = []
+        self.started_timers = {}
+        if self._traced is not None:
+            self._traced.clear()
+        loop = self.loop
+        for number, event in pending:
+            _APPLY[type(event)](self, number, event)
+            loop.run_ready()
+            if self.conditions:
+                self.look_again()
+            if self.violation is not None:
+                raise turn_failure(self.violation)
+            main = self._main
+            if main is not None and main.done():
+                self._close(main)
+                break
+        return self._taken()
+
+    def _taken(self) -> list[commands.Command]:
+        """Return the turn's commands without those that were taken back, and renumber what refers to them."""
+        if None not in self.issued:
+            return self.issued  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+        kept: list[commands.Command] = []
+        index_of: dict[int, int] = {}
+        traced: list[str] = []
+        for index, command in enumerate(self.issued):
+            if command is not None:
+                index_of[index] = len(kept)
+                kept.append(command)
+                if self._traced is not None:
+                    traced.append(self._traced[index])
+        self.scheduled = [future for future in self.scheduled if future.index in index_of]
+        for future in self.scheduled:
+            future.index = index_of[future.index]
+        if self._traced is not None:
+            self._traced[:] = traced
+        return kept
+
+    def _close(self, main: Task) -> None:
+        self.closed = True
+        self.issue(closing_command(self, main))
+
+    # Checking what was issued against what is recorded.
+
+    def _check(self, issued: list[commands.Command], recorded: list[Recorded], first: int) -> None:
+        place = 0
+        for command in issued:
+            while place < len(recorded) and not self._same(command, recorded[place][1]):
+                if not optional(recorded[place][1]):
+                    raise self._disagreement(issued.index(command), command, recorded[place], first)
+                place += 1
+            if place == len(recorded):
+                raise self._disagreement(issued.index(command), command, None, first)
+            place += 1
+        for left in recorded[place:]:
+            if not optional(left[1]):
+                raise self._disagreement(-1, None, left, first)
+        if self.scheduled:
+            self._open_recorded(recorded)
+
+    def _same(self, command: commands.Command, event: Any) -> bool:
+        target = 0
+        if type(command) is commands.RequestCancelActivity:
+            target = self.canceled.get(command.activity_id, 0)
+        return same(command, event, target)
+
+    def _open_recorded(self, recorded: list[Recorded]) -> None:
+        ids = {
+            event.activity_id: event_id for event_id, event in recorded if type(event) is events.ActivityTaskScheduled
+        }
+        for future in self.scheduled:
+            self._opened(future, ids[future.activity_id])
+
+    def _disagreement(self, index: int, command: Any, recorded: Recorded | None, first: int) -> Nondeterminism:
+        place = self._traced[index] if self._traced and 0 <= index < len(self._traced) else ""
+        return disagreement(
+            workflow_id=self.workflow_id or self.run_id,
+            build=self._build,
+            recorded=recorded,
+            command=command,
+            event_id=recorded[0] if recorded else first + max(index, 0),
+            place=place or self.definition.place,
+        )
+
+    def _traced_again(self, task: WorkflowTask) -> Nondeterminism | None:
+        """Replay once more, this time noting the line of each command: too dear to do always."""
+        again = WorkflowRun(
+            self.definition,
+            self.converter,
+            namespace=self.namespace,
+            workflow_id=self.workflow_id,
+            run_id=self.run_id,
+            tracing=True,
+        )
+        try:
+            again.replay(task.events)
+        except Nondeterminism as found:
+            return found
+        except HoldsRun:
+            return None
+        finally:
+            again.close()
+        return None
+
+    # Applying one event.
+
+    def _started(self, _event_id: int, event: events.WorkflowExecutionStarted) -> None:
+        self.begin(event)
+        try:
+            args, kwargs = self.converter.payloads_to_arguments(self.definition.parameters, event.input)
+            coroutine = self.definition.function(*args, **kwargs)
+            self._main = self.loop.create_task(coroutine, name="main")
+        except Exception as error:  # noqa: BLE001 - the stored input does not fit the code: hold the run, do not lose it
+            raise turn_failure(error) from error
+
+    def _signaled(self, event_id: int, event: events.WorkflowExecutionSignaled) -> None:
+        mailbox = self.mailbox(event.signal_name)
+        mailbox.signals.append(Received(event_id, event))
+        mailbox.wake()
+
+    def _cancel_requested(self, _event_id: int, event: events.WorkflowExecutionCancelRequested) -> None:
+        self.cancel_requested = True
+        self.cancel_reason = event.reason
+        self.cancel_main()
+
+    def cancel_main(self) -> None:
+        """Cancel the main task, unless a shield is up: then when it comes down."""
+        if self.shields:
+            self.cancel_waiting = True
+        elif self._main is not None and not self._main.done():
+            waiter = getattr(self._main, "_fut_waiter", None)
+            if isinstance(waiter, ActivityFuture):
+                waiter.absorbing = True
+            self._main.cancel()
+
+    def _timer_fired(self, _event_id: int, event: events.TimerFired) -> None:
+        handle: TimerHandle | None = self.timers.pop(event.timer_id, None)
+        if handle is not None:
+            self.loop.fire(handle)
+
+    def _activity(self, scheduled_event_id: int) -> ActivityFuture | None:
+        future = self.activities.pop(scheduled_event_id, None)
+        if future is None:
+            raise HistoryGap(f"An activity has ended that this run did not schedule at event {scheduled_event_id}.")
+        return None if future.done() else future
+
+    def _activity_completed(self, _event_id: int, event: events.ActivityTaskCompleted) -> None:
+        future = self._activity(event.scheduled_event_id)
+        if future is None:
+            return
+        try:
+            result = event.result
+            value = (
+                self.converter.from_payload(result[0], future.definition.parameters.result, path=future.definition.name)
+                if result
+                else None
+            )
+        except Exception as error:  # noqa: BLE001 - raised where the code waits, with the line of the wait
+            future.set_exception(error)
+        else:
+            future.set_result(value)
+        if future.absorbing:
+            # The activity ended in spite of the cancel. Its result has gone to the code; the cancel follows at the
+            # code's next wait, so that neither is lost.
+            self.loop.run_ready()
+            self.cancel_main()
+
+    def _activity_failed(self, _event_id: int, event: Any) -> None:
+        future = self._activity(event.scheduled_event_id)
+        if future is not None:
+            error = exception_of(event.failure, task=future.definition.name)
+            future.set_exception(error)
+            if future.absorbing:
+                self.loop.run_ready()
+                self.cancel_main()
+
+    def _activity_canceled(self, _event_id: int, event: events.ActivityTaskCanceled) -> None:
+        future = self._activity(event.scheduled_event_id)
+        if future is None:
+            return
+        if future.requested:
+            future.end_canceled()
+        else:
+            future.set_exception(canceled_by_others(future))
+
+
+def canceled_by_others(future: ActivityFuture) -> Exception:
+    """Return what to raise for an activity that somebody cancelled who is not this run."""
+    from outlast.core.failure import Failure, FailureKind  # noqa: PLC0415 - rare
+
+    failure = Failure(kind=FailureKind.CANCELED, type="Canceled", message="The task was cancelled from outside.")
+    return exception_of(failure, task=future.definition.name)
+
+
+_APPLY: Final[dict[type, Callable[[WorkflowRun, int, Any], None]]] = {
+    events.WorkflowExecutionStarted: WorkflowRun._started,  # noqa: SLF001
+    events.WorkflowExecutionSignaled: WorkflowRun._signaled,  # noqa: SLF001
+    events.WorkflowExecutionCancelRequested: WorkflowRun._cancel_requested,  # noqa: SLF001
+    events.TimerFired: WorkflowRun._timer_fired,  # noqa: SLF001
+    events.ActivityTaskCompleted: WorkflowRun._activity_completed,  # noqa: SLF001
+    events.ActivityTaskFailed: WorkflowRun._activity_failed,  # noqa: SLF001
+    events.ActivityTaskTimedOut: WorkflowRun._activity_failed,  # noqa: SLF001
+    events.ActivityTaskCanceled: WorkflowRun._activity_canceled,  # noqa: SLF001
+}
