@@ -2,13 +2,13 @@
 
     python -m tools.readme README.md
 
-A wheel is built from the checkout and installed with its pinned dependencies into a new environment; the blocks then run
-in an empty folder with that environment first on the path.
+A new environment is given the pinned dependencies and is first on the path; the blocks run in an empty folder, beside a
+clean copy of the checkout named ``outlast``, which the page installs as a reader would.
 
 - ```` ```python title=app.py ```` is written to app.py.
 - ```` ```console ```` holds commands after ``$ ``, run by bash; the lines below a command are what it must print, where
-  ``...`` stands for anything. ``pip install outlast`` is taken to be done: the wheel is there.
-- ```` ```console in=checkout ```` runs in a clean copy of the checkout instead.
+  ``...`` stands for anything.
+- ```` ```console in=checkout ```` runs in the copy of the checkout instead.
 - ```` ```bash ```` is one script.
 - ```` ```text ```` is for reading.
 
@@ -124,8 +124,6 @@ def play(block: Block, place: Place) -> None:
             run(block.text, folder=folder, environment=place.environment)
         case "console":
             for command, wanted in commands_of(block.text):
-                if re.fullmatch(r"(python3? -m )?pip install '?outlast\S*", command):
-                    command = "python -m pip show --quiet outlast"  # noqa: PLW2901 - the wheel of this checkout stands for the published one
                 printed = run(command, folder=folder, environment=place.environment)
                 if not has_lines(printed, wanted):
                     raise Untrue(f"`{command}` did not print what the page shows:\n" + "\n".join(wanted))
@@ -136,27 +134,22 @@ def play(block: Block, place: Place) -> None:
 
 
 def make_place(scratch: Path) -> Place:
-    """Build the wheel, install it with the pinned packages into a new environment, and copy the checkout."""
-    wheels, venv, folder, checkout = (scratch / name for name in ("wheels", "venv", "empty", "outlast"))
+    """Make the environment with the pinned packages, and a copy of the checkout without what is not tracked."""
+    venv, folder, checkout = (scratch / name for name in ("venv", "empty", "outlast"))
     folder.mkdir()
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     environment |= {
         "PATH": f"{venv / 'bin'}{os.pathsep}{environment['PATH']}",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_QUIET": "1",
         "PYTHONUNBUFFERED": "1",
     }
-    pip = f"{venv}/bin/python -m pip"
-    run(
-        f"{sys.executable} -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir {wheels} {ROOT}",
-        folder=scratch,
-        environment=environment,
-    )
     run(f"{sys.executable} -m venv {venv}", folder=scratch, environment=environment)
     pins = ROOT / "requirements" / "run.txt"
-    run(f"{pip} install --quiet --require-hashes --requirement {pins}", folder=scratch, environment=environment)
-    run(f"{pip} install --quiet --no-deps {wheels}/outlast-*.whl", folder=scratch, environment=environment)
-    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    for name in filter(None, tracked.split("\0")):
+    run(f"python -m pip install --require-hashes --requirement {pins}", folder=scratch, environment=environment)
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for name in filter(None, names.split("\0")):
         if (ROOT / name).is_file():
             (checkout / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, checkout / name)
