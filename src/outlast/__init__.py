@@ -1,0 +1,74 @@
+"""Durable jobs and workflows in Python: acknowledged work survives anything.
+
+The module is lazy: a name is loaded when it is first used, so that ``import outlast`` costs next to nothing.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from outlast.sdk import workflow
+    from outlast.sdk.app import App
+    from outlast.sdk.context import TaskContext
+    from outlast.sdk.errors import Fatal, RetryableError, TaskError, WorkflowFailed
+    from outlast.sdk.handle import Handle, TaskHandle, WorkflowHandle
+    from outlast.sdk.misuse import Misuse
+    from outlast.sdk.options import Retry
+    from outlast.sdk.signals import Signal
+    from outlast.sdk.task import Task, task
+    from outlast.sdk.workflows import Workflow
+
+_HOMES: Final[dict[str, str]] = {
+    "App": "outlast.sdk.app",
+    "Fatal": "outlast.sdk.errors",
+    "Handle": "outlast.sdk.handle",
+    "Misuse": "outlast.sdk.misuse",
+    "Retry": "outlast.sdk.options",
+    "RetryableError": "outlast.sdk.errors",
+    "Signal": "outlast.sdk.signals",
+    "Task": "outlast.sdk.task",
+    "TaskContext": "outlast.sdk.context",
+    "TaskError": "outlast.sdk.errors",
+    "TaskHandle": "outlast.sdk.handle",
+    "Workflow": "outlast.sdk.workflows",
+    "WorkflowFailed": "outlast.sdk.errors",
+    "WorkflowHandle": "outlast.sdk.handle",
+    "task": "outlast.sdk.task",
+    "workflow": "outlast.sdk",
+}
+
+__all__ = [
+    "App",
+    "Fatal",
+    "Handle",
+    "Misuse",
+    "Retry",
+    "RetryableError",
+    "Signal",
+    "Task",
+    "TaskContext",
+    "TaskError",
+    "TaskHandle",
+    "Workflow",
+    "WorkflowFailed",
+    "WorkflowHandle",
+    "task",
+    "workflow",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'outlast' has no attribute {name!r}")
+    import importlib  # noqa: PLC0415 - loaded on first use, with the rest
+
+    if name == "workflow":
+        value: Any = importlib.import_module("outlast.sdk.workflow")
+    else:
+        value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

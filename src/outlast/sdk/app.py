@@ -1,0 +1,319 @@
+"""``App``: what holds a program's tasks and workflows, and starts an engine and a worker for them in this process."""
+
+import asyncio
+import functools
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from types import FrameType, ModuleType, TracebackType
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack, overload
+
+from outlast.core.errors import Invalid
+from outlast.protocol.transport import Transport
+from outlast.sdk.client import Client
+from outlast.sdk.context import TaskContext
+from outlast.sdk.converter import Converter
+from outlast.sdk.durations import Duration, seconds_of
+from outlast.sdk.engine import RunningEngine, find_engine, place_beside
+from outlast.sdk.handle import TaskHandle, WorkflowHandle
+from outlast.sdk.include import Includes
+from outlast.sdk.loading import refuse_start_at_import
+from outlast.sdk.misuse import NotStarted, UnknownOption
+from outlast.sdk.options import TaskDeclaration, WorkflowDeclaration
+from outlast.sdk.portal import Portal
+from outlast.sdk.registry import Registry
+from outlast.sdk.task import AsyncTask, SyncTask, TaskDecorator, declare_task
+from outlast.sdk.worker import Worker, WorkerOptions
+from outlast.sdk.workflows import Workflow, WorkflowDecorator
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+LOGGER: Final = logging.getLogger("outlast")
+DRAIN: Final = "60s"
+STORE_VARIABLE: Final = "OUTLAST_STORE"
+TOKEN_VARIABLE: Final = "OUTLAST_TOKEN"  # noqa: S105 - the name of a variable
+
+
+class App:
+    """A program's tasks and workflows, and the way to the engine that runs them.
+
+    ``store`` is "sqlite:///FILE", "memory:", or "http://HOST:PORT" of a server; by default $OUTLAST_STORE, else the file
+    outlast.db beside the file that makes the app. ``include`` names modules whose ``@task`` functions belong to it.
+    ``with app:`` starts the engine and a worker here and stops both in good order; for a server only a client is started,
+    unless ``worker=True``.
+    """
+
+    def __init__(
+        self,
+        store: str | None = None,
+        *,
+        include: Sequence[str | ModuleType] = (),
+        namespace: str = "default",
+        worker: bool | None = None,
+        queues: Sequence[str] = (),
+        threads: int | None = None,
+        coroutines: int = 200,
+        drain: Duration = DRAIN,
+        build: str = "",
+    ) -> None:
+        frame = sys._getframe(1)
+        self.place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        self.store = store or os.environ.get(STORE_VARIABLE) or place_beside(frame.f_code.co_filename)
+        if not self.store.startswith(("sqlite:", "memory:", "http://", "https://")):
+            raise UnknownOption(
+                "bad_store",
+                f"The store is {self.store!r}.",
+                remedy='Give "sqlite:///FILE", "memory:", or "http://HOST:PORT" of a server.',
+            )
+        self.namespace = namespace
+        self.converter = Converter()
+        self.registry = Registry()
+        self.is_remote = self.store.startswith("http")
+        self._wants_worker = (not self.is_remote) if worker is None else worker
+        self._drain = seconds_of(drain, name="drain")
+        self._options = WorkerOptions(queues=tuple(queues), coroutines=coroutines, build=build)
+        if threads is not None:
+            self._options = WorkerOptions(queues=tuple(queues), coroutines=coroutines, build=build, threads=threads)
+        self._includes = Includes(include, self, self.registry)
+        self._lock = threading.RLock()
+        self._starts = 0
+        self._engine: RunningEngine | None = None
+        self._portal: Portal | None = None
+        self._client: Client | None = None
+        self._worker: Worker | None = None
+
+    def __repr__(self) -> str:
+        return f"<App {self.store} namespace {self.namespace} at {self.place}>"
+
+    # Declaring.
+
+    @overload
+    def task(self, function: Callable[Concatenate[TaskContext, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[Concatenate[TaskContext, P], R], /) -> SyncTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
+    @overload
+    def task(self, **options: Unpack[TaskDeclaration]) -> TaskDecorator: ...
+    def task(self, function: Callable[..., Any] | None = None, /, **options: Unpack[TaskDeclaration]) -> Any:
+        """Declare a task: plain functions run in threads, coroutines on a loop of their own.
+
+        Raises:
+            BadDeclaration: the function cannot be a task, or its name is taken.
+            UnknownOption: there is no such option, or it cannot have that value.
+        """
+        if function is None:
+            return functools.partial(self._declare_task, declared=options)
+        return self._declare_task(function, declared=options)
+
+    @overload
+    def workflow(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
+    @overload
+    def workflow(self, **options: Unpack[WorkflowDeclaration]) -> WorkflowDecorator: ...
+    def workflow(self, function: Callable[..., Any] | None = None, /, **options: Unpack[WorkflowDeclaration]) -> Any:
+        """Declare a workflow: an ``async def`` that survives its process. Raises as ``task``."""
+        if function is None:
+            return functools.partial(self._declare_workflow, declared=options)
+        return self._declare_workflow(function, declared=options)
+
+    def _declare_task(self, function: Callable[..., Any], *, declared: TaskDeclaration) -> Any:
+        declared_task = declare_task(function, home=self, declared=declared)
+        self.registry.add_task(declared_task)
+        return declared_task
+
+    def _declare_workflow(self, function: Callable[..., Any], *, declared: WorkflowDeclaration) -> Any:
+        declared_workflow = Workflow[..., Any](function, home=self, declared=declared)
+        self.registry.add_workflow(declared_workflow)
+        return declared_workflow
+
+    # Asking.
+
+    def get_task(self, id: str) -> TaskHandle[Any]:
+        """Return the handle of a task by its id, without asking whether there is one."""
+        return TaskHandle(id, self.connect)
+
+    def get_workflow(self, id: str, run_id: str = "") -> WorkflowHandle[Any]:
+        """Return the handle of a workflow by its id: of one run, or of whichever is open or was the last."""
+        return WorkflowHandle(id, run_id, self.connect)
+
+    def connect(self) -> Client:
+        """Return the way to the engine; for a server it is opened by the first call.
+
+        Raises:
+            NotStarted: the app has no engine at the moment.
+        """
+        client = self._client
+        if client is not None:
+            return client
+        if not self.is_remote:
+            raise NotStarted(
+                "app_not_started",
+                f"The app of {self.place} has not been started, so nothing can take this.",
+                remedy="Put the call within `with app:`, or call app.start() before it.",
+            )
+        with self._lock:
+            if self._client is None:
+                self._open()
+            assert self._client is not None
+            return self._client
+
+    @property
+    def address(self) -> str:
+        """Where other processes reach the engine; empty for one in memory or one that is not started."""
+        return self.store if self.is_remote else (self._engine.address if self._engine is not None else "")
+
+    @property
+    def worker(self) -> Worker | None:
+        """The worker in this process, while there is one."""
+        return self._worker
+
+    # Starting and stopping.
+
+    def start(self) -> None:
+        """Start the engine and the worker; ``stop`` ends them. Starting twice needs stopping twice.
+
+        Raises:
+            StartedAtImport: a command is importing the module for its tasks and workflows.
+            BadDeclaration: something declared cannot be read.
+        """
+        refuse_start_at_import(sys._getframe(1))
+        with self._lock:
+            self._starts += 1
+            if self._starts > 1:
+                return
+            try:
+                self._includes.resolve()
+                self.registry.check()
+                if self._client is None:
+                    self._open()
+                if self._wants_worker:
+                    self._start_worker(self._options)
+            except BaseException:
+                self._starts = 0
+                self._close()
+                raise
+        LOGGER.info(
+            "started store=%s address=%s tasks=%d workflows=%d",
+            self.store,
+            self.address,
+            len(self.registry.tasks),
+            len(self.registry.workflows),
+        )
+
+    def stop(self) -> None:
+        """Stop in good order: take nothing new, let handlers end, see their results acknowledged, close the store."""
+        with self._lock:
+            if self._starts == 0:
+                self._close()
+                return
+            self._starts -= 1
+            if self._starts == 0:
+                self._close()
+
+    def run(self) -> None:
+        """Run the engine and a worker until SIGINT or SIGTERM, then stop in good order.
+
+        Raises:
+            Refusal: the worker cannot go on: wrong credentials, or no such namespace.
+        """
+        refuse_start_at_import(sys._getframe(1))
+        self._wants_worker = True
+        ended = threading.Event()
+        before = _catch(ended)
+        try:
+            with self:
+                worker = self._worker
+                while not ended.wait(0.5):
+                    if worker is not None and worker.error is not None:
+                        raise worker.error
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        refuse_start_at_import(sys._getframe(1))
+        await asyncio.to_thread(self.start)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.stop)
+
+    def start_worker(self, server: str, *, queues: Sequence[str] = (), threads: int | None = None) -> None:
+        """Work for the server at ``server``, whatever store the app names; for commands. ``stop`` ends it."""
+        with self._lock:
+            self.store = server
+            self.is_remote = True
+            self._wants_worker = True
+            self._options = WorkerOptions(
+                queues=tuple(queues) or self._options.queues,
+                threads=self._options.threads if threads is None else threads,
+                coroutines=self._options.coroutines,
+                build=self._options.build,
+            )
+            self.start()
+
+    def _open(self) -> None:
+        portal = Portal("outlast-client", fast=True)
+        self._portal = portal
+        transport: Transport
+        if self.is_remote:
+            from outlast.sdk.http import HttpTransport  # noqa: PLC0415 - aiohttp is slow to load
+
+            transport = HttpTransport(self.store, namespace=self.namespace, token=os.environ.get(TOKEN_VARIABLE, ""))
+        else:
+            self._engine = find_engine()(self.store, namespace=self.namespace)
+            transport = self._engine.transport
+        if transport.namespace != self.namespace:
+            raise Invalid(
+                "wrong_namespace", f"The engine serves {transport.namespace!r}, the app is for {self.namespace!r}."
+            )
+        self._client = Client(transport, self.converter, portal)
+
+    def _start_worker(self, options: WorkerOptions) -> None:
+        assert self._client is not None
+        assert self._portal is not None
+        worker = Worker(self.registry, self._client.transport, self.converter, options=options, portal=self._portal)
+        worker.start()
+        self._worker = worker
+
+    def _close(self) -> None:
+        worker, portal, client, engine = self._worker, self._portal, self._client, self._engine
+        self._worker = self._portal = self._client = self._engine = None
+        try:
+            if worker is not None:
+                worker.stop(self._drain)
+        finally:
+            if client is not None and portal is not None:
+                portal.submit(client.transport.close()).result(timeout=10)
+            if portal is not None:
+                portal.close()
+            if engine is not None:
+                engine.stop()
+
+
+def _catch(ended: threading.Event) -> dict[int, Any]:
+    """Have SIGINT and SIGTERM set ``ended``, and return the handlers there were. Only the main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        ended.set()
+
+    return {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}

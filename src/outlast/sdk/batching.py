@@ -1,0 +1,76 @@
+"""Sends items in batches: what arrives while a call is in flight goes together in the next one."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Generic, TypeVar
+
+I = TypeVar("I")  # noqa: E741 - an item
+
+
+class Sender(Generic[I]):
+    """Gathers items and has ``send`` take them, one call at a time. Nothing waits on a timer to fill a batch.
+
+    ``send`` returns when every item it was given has been answered for; it repeats what must be repeated itself.
+    Belongs to one event loop.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[list[I]], Awaitable[None]],
+        *,
+        items_max: int,
+        bytes_max: int = 0,
+        size: Callable[[I], int] | None = None,
+    ) -> None:
+        self._send = send
+        self._items_max = items_max
+        self._bytes_max = bytes_max
+        self._size = size
+        self._waiting: deque[I] = deque()
+        self._arrived = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def __len__(self) -> int:
+        """Return how many items wait for the next call."""
+        return len(self._waiting)
+
+    def put(self, items: Iterable[I]) -> None:
+        """Take ``items`` up."""
+        self._waiting.extend(items)
+        if self._waiting:
+            self._idle.clear()
+            self._arrived.set()
+
+    async def run(self) -> None:
+        """Send for ever. What ``send`` raises ends it; the items of that call are put back."""
+        while True:
+            await self._arrived.wait()
+            batch = self._take()
+            if not batch:
+                self._arrived.clear()
+                self._idle.set()
+                continue
+            try:
+                await self._send(batch)
+            except BaseException:
+                self._waiting.extendleft(reversed(batch))
+                raise
+
+    async def drained(self) -> None:
+        """Return when everything that was put has been answered for."""
+        await self._idle.wait()
+
+    def _take(self) -> list[I]:
+        waiting = self._waiting
+        if self._size is None:
+            return [waiting.popleft() for _ in range(min(len(waiting), self._items_max))]
+        batch: list[I] = []
+        room = self._bytes_max
+        while waiting and len(batch) < self._items_max:
+            room -= self._size(waiting[0])
+            if batch and room < 0:
+                break
+            batch.append(waiting.popleft())
+        return batch

@@ -1,0 +1,95 @@
+"""The way from the verbs to an engine: sends a request until it is answered, with the same ids, from any thread."""
+
+import asyncio
+import os
+import random
+import socket
+import time
+from typing import Any, Final, Protocol, TypeVar
+
+import uuid_utils
+
+from outlast.core.errors import SteppedDown, Unavailable
+from outlast.core.inputs import Reply, Request
+from outlast.protocol.transport import Transport
+from outlast.sdk.converter import Converter
+from outlast.sdk.durations import Duration, seconds_of
+from outlast.sdk.portal import Portal
+
+K = TypeVar("K")
+
+PATIENCE: Final = 30.0  # seconds for which a request that changes something is sent again before its caller is told
+PAUSE_FIRST: Final = 0.02
+PAUSE_MAX: Final = 2.0
+
+
+class Home(Protocol):
+    """What a declared task or workflow belongs to."""
+
+    def connect(self) -> "Client":
+        """Return the way to the engine.
+
+        Raises:
+            NotStarted: there is none at the moment.
+        """
+        ...
+
+
+class Client:
+    """Sends requests over ``transport`` from the loop of ``portal``."""
+
+    def __init__(self, transport: Transport, converter: Converter, portal: Portal, *, identity: str = "") -> None:
+        self.transport = transport
+        self.converter = converter
+        self.portal = portal
+        self.identity = identity or default_identity()
+
+    def ask(self, request: Request, kind: type[K], *, instead: str, timeout: float | None = PATIENCE) -> K:
+        """Send ``request`` and return its reply, blocking. ``instead`` names the async twin for the error."""
+        return self.portal.run(self._send(request, kind, timeout), instead=instead)
+
+    async def aask(self, request: Request, kind: type[K], *, instead: str, timeout: float | None = PATIENCE) -> K:
+        """Send ``request`` and return its reply. May be awaited on any loop."""
+        return await self.portal.arun(self._send(request, kind, timeout), instead=instead)
+
+    async def _send(self, request: Request, kind: type[K], timeout: float | None) -> K:  # noqa: ASYNC109 - a bound over repeats
+        """Send until answered: the ids in the request make a repeat happen once.
+
+        Raises:
+            Refusal: it was refused, or the engine could not be reached within ``timeout`` seconds.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = PAUSE_FIRST
+        while True:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            try:
+                reply: Reply = await self.transport.call(request, timeout=left)
+            except Unavailable as error:
+                if deadline is not None and (error.code == "timeout" or time.monotonic() + pause >= deadline):
+                    raise
+            else:
+                if not isinstance(reply, kind):
+                    raise SteppedDown("internal", f"The answer is a {type(reply).__name__}, not a {kind.__name__}.")
+                return reply
+            await asyncio.sleep(pause * (0.5 + random.random() / 2))  # noqa: S311 - spreads repeats, hides nothing
+            pause = min(pause * 2, PAUSE_MAX)
+
+
+def mint() -> str:
+    """Return a fresh id that sorts by time."""
+    return str(uuid_utils.uuid7())
+
+
+def default_identity() -> str:
+    """Return "process@host": who asks, for people."""
+    return f"{os.getpid()}@{socket.gethostname()}"
+
+
+def seconds(timeout: Duration | None) -> float | None:
+    """Return ``timeout`` in seconds; None waits for ever."""
+    return None if timeout is None else seconds_of(timeout, name="timeout")
+
+
+def single(payloads: tuple[Any, ...]) -> Any:
+    """Return the payload of a result; None when there is none."""
+    return payloads[0] if payloads else None

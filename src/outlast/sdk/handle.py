@@ -1,0 +1,232 @@
+"""What enqueue and start give: a name for the thing, its result, and the few words one can say to it."""
+
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+from outlast.core.errors import Refusal
+from outlast.core.inputs import (
+    Accepted,
+    AwaitTask,
+    AwaitWorkflow,
+    CancelTask,
+    CancelWorkflow,
+    DescribeTask,
+    DescribeWorkflow,
+    RunStatus,
+    SignalWorkflow,
+    TaskInfo,
+    TaskOutcomeReply,
+    TaskState,
+    TerminateWorkflow,
+    WorkflowInfo,
+    WorkflowOutcome,
+)
+from outlast.sdk.client import Client, mint, seconds
+from outlast.sdk.durations import Duration
+from outlast.sdk.outcomes import task_error, workflow_error
+from outlast.sdk.signals import Signal
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+S = TypeVar("S")
+
+
+class Handle(Protocol[R_co]):
+    """Something durable that will have a result of type R: a task or a run of a workflow."""
+
+    @property
+    def id(self) -> str: ...
+
+    def result(self, timeout: Duration | None = None) -> R_co: ...
+
+    async def aresult(self, timeout: Duration | None = None) -> R_co: ...  # noqa: ASYNC109 - mirrors its sync twin
+
+    def cancel(self, reason: str = "") -> bool: ...
+
+    async def acancel(self, reason: str = "") -> bool: ...
+
+
+class TaskHandle(Generic[R]):
+    """A standalone task that is durable already. It holds nothing open and may be thrown away."""
+
+    __slots__ = ("_connect", "_result_type", "id")
+
+    def __init__(self, id: str, connect: Callable[[], Client], result_type: Any = Any) -> None:
+        self.id = id
+        self._connect = connect
+        self._result_type = result_type
+
+    def __repr__(self) -> str:
+        return f"<task {self.id}>"
+
+    def result(self, timeout: Duration | None = None) -> R:
+        """Return what the task returned, waiting for its end; None waits for ever.
+
+        Raises:
+            TaskError: it failed, was cancelled or expired; the cause is the exception it ended with.
+            TimeoutError: it has not ended in time. It goes on.
+        """
+        client = self._connect()
+        limit = seconds(timeout)
+        try:
+            reply = client.ask(AwaitTask(task_id=self.id), TaskOutcomeReply, instead="handle.aresult()", timeout=limit)
+        except Refusal as error:
+            raise _late(error, f"Task {self.id}", limit) from None
+        return self._read(reply, client)
+
+    async def aresult(self, timeout: Duration | None = None) -> R:  # noqa: ASYNC109 - mirrors its sync twin
+        """As ``result``, without blocking the loop."""
+        client = self._connect()
+        limit = seconds(timeout)
+        try:
+            reply = await client.aask(
+                AwaitTask(task_id=self.id), TaskOutcomeReply, instead="handle.aresult()", timeout=limit
+            )
+        except Refusal as error:
+            raise _late(error, f"Task {self.id}", limit) from None
+        return self._read(reply, client)
+
+    def cancel(self, reason: str = "") -> bool:
+        """Ask the task to stop. Return False when it had ended or was asked before."""
+        client = self._connect()
+        request = CancelTask(task_id=self.id, reason=reason, identity=client.identity)
+        return client.ask(request, Accepted, instead="handle.acancel()").changed
+
+    async def acancel(self, reason: str = "") -> bool:
+        """As ``cancel``, without blocking the loop."""
+        client = self._connect()
+        request = CancelTask(task_id=self.id, reason=reason, identity=client.identity)
+        return (await client.aask(request, Accepted, instead="handle.acancel()")).changed
+
+    def describe(self) -> TaskInfo:
+        """Return what is known of the task: state, attempt, last failure, and why it waits."""
+        return self._connect().ask(DescribeTask(task_id=self.id), TaskInfo, instead="handle.adescribe()")
+
+    async def adescribe(self) -> TaskInfo:
+        """As ``describe``, without blocking the loop."""
+        return await self._connect().aask(DescribeTask(task_id=self.id), TaskInfo, instead="handle.adescribe()")
+
+    def _read(self, reply: TaskOutcomeReply, client: Client) -> R:
+        if reply.state is not TaskState.SUCCEEDED:
+            raise task_error(reply)
+        if not reply.result:
+            return None  # type: ignore[return-value]  # pyright: ignore[reportReturnType] - what a function without return gives
+        value: R = client.converter.from_payload(reply.result[0], self._result_type, path="result")
+        return value
+
+
+class WorkflowHandle(Generic[R]):
+    """A run of a workflow, or, without ``run_id``, whichever run of its workflow id is open or was the last."""
+
+    __slots__ = ("_connect", "_result_type", "id", "run_id")
+
+    def __init__(self, id: str, run_id: str, connect: Callable[[], Client], result_type: Any = Any) -> None:
+        self.id = id
+        self.run_id = run_id
+        self._connect = connect
+        self._result_type = result_type
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.id} run {self.run_id}>" if self.run_id else f"<workflow {self.id}>"
+
+    def result(self, timeout: Duration | None = None) -> R:
+        """Return what the workflow returned, waiting for its end over continued runs; None waits for ever.
+
+        Raises:
+            WorkflowFailed: it failed, or was cancelled, terminated or timed out; the cause is what it ended with.
+            TimeoutError: it has not ended in time. It goes on.
+        """
+        client = self._connect()
+        limit = seconds(timeout)
+        try:
+            reply = client.ask(self._await(), WorkflowOutcome, instead="handle.aresult()", timeout=limit)
+        except Refusal as error:
+            raise _late(error, f"Workflow {self.id}", limit) from None
+        return self._read(reply, client)
+
+    async def aresult(self, timeout: Duration | None = None) -> R:  # noqa: ASYNC109 - mirrors its sync twin
+        """As ``result``, without blocking the loop."""
+        client = self._connect()
+        limit = seconds(timeout)
+        try:
+            reply = await client.aask(self._await(), WorkflowOutcome, instead="handle.aresult()", timeout=limit)
+        except Refusal as error:
+            raise _late(error, f"Workflow {self.id}", limit) from None
+        return self._read(reply, client)
+
+    def signal(self, signal: Signal[S], value: S) -> None:
+        """Send ``value``; it is durable when this returns."""
+        client = self._connect()
+        client.ask(self._signal(client, signal, value), Accepted, instead="handle.asignal(…)")
+
+    async def asignal(self, signal: Signal[S], value: S) -> None:
+        """As ``signal``, without blocking the loop."""
+        client = self._connect()
+        await client.aask(self._signal(client, signal, value), Accepted, instead="handle.asignal(…)")
+
+    def cancel(self, reason: str = "") -> bool:
+        """Ask the run to stop; its code may tidy up. Return False when it had been asked before."""
+        client = self._connect()
+        return client.ask(self._cancel(client, reason), Accepted, instead="handle.acancel()").changed
+
+    async def acancel(self, reason: str = "") -> bool:
+        """As ``cancel``, without blocking the loop."""
+        client = self._connect()
+        return (await client.aask(self._cancel(client, reason), Accepted, instead="handle.acancel()")).changed
+
+    def terminate(self, reason: str = "") -> None:
+        """End the run now; its code gets no word in it."""
+        client = self._connect()
+        client.ask(self._terminate(client, reason), Accepted, instead="handle.aterminate()")
+
+    async def aterminate(self, reason: str = "") -> None:
+        """As ``terminate``, without blocking the loop."""
+        client = self._connect()
+        await client.aask(self._terminate(client, reason), Accepted, instead="handle.aterminate()")
+
+    def describe(self) -> WorkflowInfo:
+        """Return what is known of the run: status, what it waits for, and why it does not move."""
+        request = DescribeWorkflow(workflow_id=self.id, run_id=self.run_id)
+        return self._connect().ask(request, WorkflowInfo, instead="handle.adescribe()")
+
+    async def adescribe(self) -> WorkflowInfo:
+        """As ``describe``, without blocking the loop."""
+        request = DescribeWorkflow(workflow_id=self.id, run_id=self.run_id)
+        return await self._connect().aask(request, WorkflowInfo, instead="handle.adescribe()")
+
+    def _await(self) -> AwaitWorkflow:
+        return AwaitWorkflow(workflow_id=self.id, run_id=self.run_id)
+
+    def _signal(self, client: Client, signal: Signal[S], value: S) -> SignalWorkflow:
+        return SignalWorkflow(
+            workflow_id=self.id,
+            run_id=self.run_id,
+            name=signal.name,
+            request_id=mint(),
+            input=(client.converter.to_payload(value, path=signal.name, declared=signal.type),),
+            identity=client.identity,
+        )
+
+    def _cancel(self, client: Client, reason: str) -> CancelWorkflow:
+        return CancelWorkflow(
+            workflow_id=self.id, run_id=self.run_id, request_id=mint(), reason=reason, identity=client.identity
+        )
+
+    def _terminate(self, client: Client, reason: str) -> TerminateWorkflow:
+        return TerminateWorkflow(
+            workflow_id=self.id, run_id=self.run_id, request_id=mint(), reason=reason, identity=client.identity
+        )
+
+    def _read(self, reply: WorkflowOutcome, client: Client) -> R:
+        if reply.status is not RunStatus.COMPLETED:
+            raise workflow_error(reply)
+        if not reply.result:
+            return None  # type: ignore[return-value]  # pyright: ignore[reportReturnType] - what a function without return gives
+        value: R = client.converter.from_payload(reply.result[0], self._result_type, path="result")
+        return value
+
+
+def _late(error: Refusal, what: str, limit: float | None) -> Exception:
+    if error.code != "timeout":
+        return error
+    return TimeoutError(f"{what} has not ended within {limit:g} s; it goes on." if limit is not None else str(error))

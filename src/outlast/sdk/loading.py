@@ -1,0 +1,129 @@
+"""Finds the app in a module that a command names, and guards against apps that start while they are imported."""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import TYPE_CHECKING, Final
+
+from outlast.sdk.misuse import Misuse, StartedAtImport
+
+if TYPE_CHECKING:
+    from outlast.sdk.app import App
+
+_IMPORTING: Final[list[str]] = []
+
+
+class CannotLoad(Misuse):
+    """There is no app to be had from what was named."""
+
+
+@contextmanager
+def importing(name: str) -> Generator[None]:
+    """While this holds, an app that starts is refused: the module ``name`` is only asked for its declarations."""
+    _IMPORTING.append(name)
+    try:
+        yield
+    finally:
+        _IMPORTING.pop()
+
+
+def refuse_start_at_import(frame: FrameType | None) -> None:
+    """Raise StartedAtImport, naming where user code starts its app, if a module is being imported for its declarations."""
+    if not _IMPORTING:
+        return
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("outlast."):
+        frame = frame.f_back
+    place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else _IMPORTING[-1]
+    raise StartedAtImport(
+        "started_at_import",
+        f"{place} starts an app while {_IMPORTING[-1]} is being imported for its tasks and workflows.",
+        remedy='Put what starts it under:  if __name__ == "__main__":',
+    )
+
+
+def load_app(target: str) -> "App":
+    """Return the app that ``target`` names: "app.py", "package.module", either with ":name" of the app in it.
+
+    Raises:
+        CannotLoad: there is no such module, it raises, or it has no app, or several and none was named.
+        StartedAtImport: it starts an app while it is imported.
+    """
+    from outlast.sdk.app import App  # noqa: PLC0415 - app.py takes the guard from here
+
+    module_name, _, attribute = target.partition(":")
+    module = _load_module(module_name)
+    if attribute:
+        app = getattr(module, attribute, None)
+        if not isinstance(app, App):
+            raise CannotLoad("no_app", f"{module_name} has no app named {attribute!r}.", remedy=_names(module))
+        return app
+    apps = {id(value): (name, value) for name, value in vars(module).items() if isinstance(value, App)}
+    if len(apps) != 1:
+        found = ", ".join(sorted(name for name, _ in apps.values())) or "none"
+        raise CannotLoad(
+            "no_app" if not apps else "several_apps",
+            f"{module_name} should have one app; found: {found}.",
+            remedy="Write `app = App()` in it." if not apps else f"Name one: {module_name}:{next(iter(apps.values()))[0]}",
+        )
+    return next(iter(apps.values()))[1]
+
+
+def _names(module: ModuleType) -> str:
+    from outlast.sdk.app import App  # noqa: PLC0415 - as above
+
+    names = [name for name, value in vars(module).items() if isinstance(value, App)]
+    return f"It has: {', '.join(names)}." if names else "It has none; write `app = App()` in it."
+
+
+def _load_module(name: str) -> ModuleType:
+    path = Path(name)
+    by_file = path.suffix == ".py"
+    try:
+        with importing(name):
+            if by_file:
+                return _load_file(path)
+            if str(Path.cwd()) not in sys.path:
+                sys.path.insert(0, str(Path.cwd()))
+            return importlib.import_module(name)
+    except StartedAtImport:
+        raise
+    except FileNotFoundError as error:
+        raise CannotLoad("no_module", f"There is no file {name}.", remedy="Check the path.") from error
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise CannotLoad(
+                "no_module", f"There is no module {name} here ({Path.cwd()}).", remedy="Name a file: app.py"
+            ) from error
+        raise CannotLoad(
+            "module_raised", f"{name} cannot be imported: {error}.", remedy="Install or correct what it imports."
+        ) from error
+    except Exception as error:
+        raise CannotLoad(
+            "module_raised", f"{name} raised {type(error).__name__}: {error}", remedy="Correct it; the cause is above."
+        ) from error
+
+
+def _load_file(path: Path) -> ModuleType:
+    path = path.resolve()
+    if not path.is_file():
+        raise FileNotFoundError(path)
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    known = sys.modules.get(path.stem)
+    if known is not None and getattr(known, "__file__", None) == str(path):
+        return known
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise FileNotFoundError(path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # as an import would: what it pickles or annotates names itself by it
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(path.stem, None)
+        raise
+    return module

@@ -1,0 +1,222 @@
+"""The options users write in ``@app.task(…)``, ``@app.workflow(…)`` and ``.using(…)``, and what becomes of them."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, TypedDict
+
+from outlast.core.inputs import IfClosed, IfOpen
+from outlast.core.limits import KEY_BYTES_MAX, NAME_BYTES_MAX, WORKFLOW_ID_BYTES_MAX
+from outlast.core.retry import RetryPolicy
+from outlast.sdk.definition import TaskOptions, WorkflowOptions
+from outlast.sdk.durations import Duration, nanos_of
+from outlast.sdk.misuse import UnknownOption
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """How attempts follow each other. ``max_attempts`` counts all tries, 0 for no bound; ``never_for`` ends at once."""
+
+    max_attempts: int = 5
+    first: Duration = "1s"
+    factor: float = 2.0
+    longest: Duration = "1h"
+    jitter: Literal["full", "none"] = "full"
+    never_for: Sequence[type[BaseException] | str] = ()
+
+    def policy(self) -> RetryPolicy:
+        """Return the stored form.
+
+        Raises:
+            UnknownOption: a value is out of range.
+        """
+        if isinstance(self.max_attempts, bool) or self.max_attempts < 0:
+            raise _bad("max_attempts", self.max_attempts, "Give the number of all tries, from 1; 0 for no bound.")
+        if not 1.0 <= self.factor <= 1000.0:
+            raise _bad("factor", self.factor, "Give a number from 1 to 1000.")
+        if self.jitter not in {"full", "none"}:
+            raise _bad("jitter", self.jitter, "Give 'full' or 'none'.")
+        return RetryPolicy(
+            attempts_max=self.max_attempts,
+            first=nanos_of(self.first, name="first"),
+            factor=float(self.factor),
+            longest=nanos_of(self.longest, name="longest"),
+            jitter=self.jitter == "full",
+            final_types=tuple(kind if isinstance(kind, str) else kind.__name__ for kind in self.never_for),
+        )
+
+
+class TaskUsing(TypedDict, total=False):
+    """Options of one enqueue or activity. ``timeout`` is start to close, for each attempt."""
+
+    queue: str
+    retry: Retry
+    max_attempts: int
+    timeout: Duration
+    schedule_to_start: Duration
+    schedule_to_close: Duration
+    heartbeat: Duration
+    priority: int
+    delay: Duration
+    tags: Mapping[str, str]
+    id: str
+    key: str
+    fairness_key: str
+
+
+class TaskDeclaration(TypedDict, total=False):
+    """Options of ``@app.task``."""
+
+    name: str
+    executor: Literal["auto", "process"]
+    queue: str
+    retry: Retry
+    max_attempts: int
+    timeout: Duration
+    schedule_to_start: Duration
+    schedule_to_close: Duration
+    heartbeat: Duration
+    priority: int
+    delay: Duration
+    tags: Mapping[str, str]
+    fairness_key: str
+
+
+class WorkflowUsing(TypedDict, total=False):
+    """Options of one start. ``task_timeout`` bounds one turn of workflow code."""
+
+    id: str
+    key: str
+    if_open: Literal["fail", "return_existing", "terminate"]
+    if_closed: Literal["allow", "allow_if_failed", "reject"]
+    queue: str
+    run_timeout: Duration
+    task_timeout: Duration
+    delay: Duration
+    tags: Mapping[str, str]
+    memo: Mapping[str, Any]
+
+
+class WorkflowDeclaration(TypedDict, total=False):
+    """Options of ``@app.workflow``. ``fail_on_nondeterminism`` ends the run where otherwise it would be held."""
+
+    name: str
+    build: str
+    fail_on_nondeterminism: bool
+    queue: str
+    if_open: Literal["fail", "return_existing", "terminate"]
+    if_closed: Literal["allow", "allow_if_failed", "reject"]
+    run_timeout: Duration
+    task_timeout: Duration
+    tags: Mapping[str, str]
+
+
+SPANS: Final[dict[str, str]] = {  # option -> field of TaskOptions and WorkflowOptions
+    "timeout": "start_to_close",
+    "schedule_to_start": "schedule_to_start",
+    "schedule_to_close": "schedule_to_close",
+    "heartbeat": "heartbeat",
+    "delay": "delay",
+    "run_timeout": "run_timeout",
+    "task_timeout": "task_timeout",
+}
+PRIORITIES: Final = range(1, 6)
+BYTES_MAX: Final[dict[str, int]] = {
+    "queue": NAME_BYTES_MAX,
+    "id": WORKFLOW_ID_BYTES_MAX,
+    "key": KEY_BYTES_MAX,
+    "fairness_key": KEY_BYTES_MAX,
+}
+LATER: Final = frozenset({"rate_limit", "concurrency", "unique", "subject"})
+
+
+def task_options(base: TaskOptions, chosen: Mapping[str, Any], *, where: str) -> TaskOptions:
+    """Return ``base`` with what was ``chosen``. ``where`` begins the error for what cannot be.
+
+    Raises:
+        UnknownOption: there is no such option, or it cannot have that value.
+    """
+    fields = _fields(chosen, TaskUsing.__annotations__, where=where)
+    retry = chosen.get("retry")
+    if retry is not None and not isinstance(retry, Retry):
+        raise _bad("retry", retry, "Give a Retry: retry=Retry(max_attempts=3).")
+    policy = base.retry if retry is None else retry.policy()
+    fields.pop("retry", None)
+    attempts = fields.pop("max_attempts", None)
+    if attempts is not None:
+        whole = Retry(max_attempts=attempts).policy()
+        policy = RetryPolicy(
+            attempts_max=whole.attempts_max,
+            first=policy.first,
+            factor=policy.factor,
+            longest=policy.longest,
+            jitter=policy.jitter,
+            final_types=policy.final_types,
+        )
+    if fields.get("priority", 3) not in PRIORITIES:
+        raise _bad("priority", fields["priority"], "Give 1 (first) to 5.")
+    return replace(base, retry=policy, **fields)
+
+
+def workflow_options(base: WorkflowOptions, chosen: Mapping[str, Any], *, where: str) -> WorkflowOptions:
+    """Return ``base`` with what was ``chosen``; raises as ``task_options``."""
+    fields = _fields(chosen, WorkflowUsing.__annotations__ | {"build": str}, where=where)
+    for name, kinds in (("if_open", IfOpen), ("if_closed", IfClosed)):
+        if name in fields and fields[name] not in set(kinds):
+            raise _bad(name, fields[name], f"Give one of: {', '.join(kinds)}.")
+    return replace(base, **fields)
+
+
+def _fields(chosen: Mapping[str, Any], known: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, value in chosen.items():
+        if name not in known:
+            raise unknown(name, known, where=where)
+        if name in SPANS:
+            fields[SPANS[name]] = nanos_of(value, name=name)
+        elif name in BYTES_MAX:
+            fields[name] = _text(name, value, BYTES_MAX[name])
+        elif name == "tags":
+            fields[name] = _tags(value)
+        else:
+            fields[name] = value
+    return fields
+
+
+def unknown(name: str, known: Mapping[str, Any], *, where: str) -> UnknownOption:
+    """Return the error for an option that there is not, with the nearest one that there is."""
+    if name in LATER:
+        return UnknownOption(
+            "option_not_yet", f"{where} has the option {name!r}, which this release does not have.", remedy="Leave it out."
+        )
+    near = difflib.get_close_matches(name, known, n=1)
+    meant = f"Did you mean {near[0]!r}? " if near else ""
+    return UnknownOption(
+        "unknown_option",
+        f"{where} has the option {name!r}, which there is not.",
+        remedy=f"{meant}There are: {', '.join(sorted(known))}.",
+    )
+
+
+def _text(name: str, value: object, bytes_max: int) -> str:
+    if not isinstance(value, str) or not value:
+        raise _bad(name, value, "Give a text that is not empty.")
+    if len(value.encode("utf-8", "surrogatepass")) > bytes_max:
+        raise _bad(name, value[:40] + "…", f"Give at most {bytes_max} bytes.")
+    return value
+
+
+def _tags(value: object) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise _bad("tags", value, "Give texts by name: tags={'plan': 'pro'}.")
+    tags: dict[str, str] = {}
+    pairs: Mapping[object, object] = value  # pyright: ignore[reportUnknownVariableType]
+    for key, text in pairs.items():
+        if not isinstance(key, str) or not isinstance(text, str):
+            raise _bad("tags", {key: text}, "Names and values of tags are texts.")
+        tags[key] = text
+    return tags
+
+
+def _bad(name: str, value: object, remedy: str) -> UnknownOption:
+    return UnknownOption("bad_option", f"{name} is {value!r}.", remedy=remedy)

@@ -1,0 +1,219 @@
+"""Threads that execute turns of workflow code; one that does not come back is given up and replaced."""
+
+import queue
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from typing import Final
+
+from outlast.core.inputs import WorkflowTask
+from outlast.sdk.converter import Converter
+from outlast.sdk.definition import WorkflowDefinition
+from outlast.sdk.pool import Hands
+from outlast.sdk.replay import Turn, WorkflowRun
+
+THREADS_MAX: Final = 8
+TURN_MAX: Final = 2.0  # seconds for one turn: workflow code only decides, work belongs in tasks
+EVENTS_PER_SECOND: Final = 2000  # further time for the events that a turn replays, on a machine that is busy
+CROWDED: Final = 0.1  # seconds for which all threads may be busy with others waiting before one is added
+LOOK_AGAIN: Final = 0.1
+LEAKED_MAX: Final = 64  # beyond it stuck threads are not replaced: each holds memory for good
+
+
+class Job:
+    """One turn: the task, the run it goes on with (or None to build one), and what came of it."""
+
+    __slots__ = (
+        "converter",
+        "definition",
+        "end",
+        "error",
+        "limit",
+        "namespace",
+        "run",
+        "started_at",
+        "task",
+        "thread",
+        "ticket",
+        "turn",
+    )
+
+    def __init__(
+        self,
+        task: WorkflowTask,
+        definition: WorkflowDefinition,
+        converter: Converter,
+        run: WorkflowRun | None,
+        *,
+        namespace: str,
+    ) -> None:
+        self.namespace = namespace
+        self.task = task
+        self.definition = definition
+        self.converter = converter
+        self.run = run
+        self.turn: Turn | None = None
+        self.error: BaseException | None = None
+        self.limit = TURN_MAX + len(task.events) / EVENTS_PER_SECOND
+        self.started_at = 0.0  # monotonic seconds
+        self.thread: int = 0
+        self.ticket = [True]  # whoever pops it may start the turn, or hand it back
+        self.end = [True]  # whoever pops it says how the turn ended: its thread, or the watch that gave it up
+
+    def claim(self) -> bool:
+        """Return True to one caller only: it may start the turn, or hand it back. From any thread."""
+        return _pop(self.ticket)
+
+    def settle(self) -> bool:
+        """Return True to one caller only: it says how the turn ended. From any thread."""
+        return _pop(self.end)
+
+    def execute(self) -> None:
+        """Advance the run and keep what comes of it. Never raises."""
+        try:
+            if self.run is None:
+                self.run = WorkflowRun(
+                    self.definition,
+                    self.converter,
+                    namespace=self.namespace,
+                    workflow_id=self.task.workflow_id,
+                    run_id=self.task.run_id,
+                )
+            self.turn = self.run.advance(self.task)
+        except BaseException as error:  # noqa: BLE001 - the turn's end, not the thread's
+            self.error = error
+
+
+class TurnPool:
+    """Begins with one thread, since turns are short and share one interpreter; adds some while turns wait."""
+
+    def __init__(self, finished: deque[Job], hands: Hands) -> None:
+        self.leaked = 0
+        self.look_again = LOOK_AGAIN
+        self._finished = finished
+        self._hands = hands
+        self._queue: queue.SimpleQueue[Job | WorkflowRun | None] = queue.SimpleQueue()
+        self._waiting: dict[int, Job] = {}  # submitted and not ended, by id()
+        self._counting = threading.Lock()
+        self._threads = 0  # that are not stuck
+        self._crowded_since = 0.0
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn waits or is executed."""
+        return bool(self._waiting)
+
+    def submit(self, job: Job) -> None:
+        """Have ``job`` executed. From the worker's loop."""
+        self._waiting[id(job)] = job
+        self._queue.put(job)
+        if not self._threads:
+            self._add_thread()
+
+    def close_run(self, run: WorkflowRun) -> None:
+        """Have ``run`` closed: its coroutines end, and with them user code in ``finally``."""
+        self._queue.put(run)
+        if not self._threads:
+            self._add_thread()
+
+    def take_unstarted(self) -> list[Job]:
+        """Return the jobs that have not begun, which will not begin any more."""
+        jobs = [job for job in list(self._waiting.values()) if job.claim()]
+        for job in jobs:
+            self._waiting.pop(id(job), None)
+            if job.run is not None:
+                self._queue.put(job.run)
+        return jobs
+
+    def give_up_stuck(self, now: float) -> list[tuple[Job, str]]:
+        """Return the turns that have run out of time with the stacks of their threads, and replace the threads."""
+        stuck: list[tuple[Job, str]] = []
+        running = 0
+        waiting = False
+        for job in list(self._waiting.values()):
+            if not job.started_at:
+                waiting = True
+            elif now - job.started_at <= job.limit:
+                running += 1
+            elif job.settle():
+                self._waiting.pop(id(job), None)
+                stuck.append((job, _stack_of(job.thread)))
+                if job.run is not None:
+                    job.run.abandon()  # code that only loops over awaits lets go of its thread then
+                with self._counting:
+                    self.leaked += 1
+                    self._threads -= 1
+                if self.leaked <= LEAKED_MAX:
+                    self._add_thread()
+        self._make_room(now, crowded=waiting and running >= self._threads)
+        return stuck
+
+    def close(self) -> None:
+        """End the threads that are idle."""
+        for _ in range(self._threads):
+            self._queue.put(None)
+
+    def _make_room(self, now: float, *, crowded: bool) -> None:
+        if not crowded:
+            self._crowded_since = 0.0
+        elif not self._crowded_since:
+            self._crowded_since = now
+        elif now - self._crowded_since >= CROWDED and self._threads < THREADS_MAX:
+            self._add_thread()
+
+    def _add_thread(self) -> None:
+        with self._counting:
+            self._threads += 1
+        threading.Thread(target=self._work, name="outlast-workflow", daemon=True).start()
+
+    def _work(self) -> None:
+        take, finished, hands = self._queue.get, self._finished, self._hands
+        ident = threading.get_ident()
+        while True:
+            item = take()
+            if item is None:
+                with self._counting:
+                    self._threads -= 1
+                return
+            if isinstance(item, WorkflowRun):
+                _close(item)
+                continue
+            if not item.claim():
+                continue
+            item.thread = ident
+            item.started_at = time.monotonic()
+            item.execute()
+            if not item.settle():
+                # This thread was replaced: what it came to know is late, and its run is nobody's.
+                if item.run is not None:
+                    _close(item.run)
+                with self._counting:
+                    self.leaked -= 1
+                return
+            self._waiting.pop(id(item), None)
+            finished.append(item)
+            hands.call()
+            del item
+
+
+def _close(run: WorkflowRun) -> None:
+    try:
+        run.close()
+    except BaseException:  # noqa: BLE001 - user code in `finally` may raise anything; the run is gone either way
+        return
+
+
+def _stack_of(thread: int) -> str:
+    frames = sys._current_frames()  # noqa: SLF001 - the only way to a thread's stack  # pyright: ignore[reportPrivateUsage]
+    frame = frames.get(thread)
+    return "" if frame is None else "".join(traceback.format_stack(frame)[-20:])
+
+
+def _pop(ticket: list[bool]) -> bool:
+    try:
+        ticket.pop()
+    except IndexError:
+        return False
+    return True

@@ -1,0 +1,365 @@
+"""The worker's turns of workflow code: which threads execute them, which runs stay in memory, what is answered.
+
+Lives on the worker's loop. A run goes on from memory only if the engine has acknowledged exactly what this worker said
+about it last; in any other case it is rebuilt from its history.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from outlast.core.errors import Refusal, Unavailable
+from outlast.core.failure import Failure, FailureKind
+from outlast.core.inputs import (
+    CompleteWorkflowTasks,
+    ReturnTasks,
+    WorkflowTask,
+    WorkflowTaskDone,
+    WorkflowTaskNotDone,
+    WorkflowTaskReply,
+    WorkflowTasksReply,
+    WorkflowToken,
+)
+from outlast.core.limits import BATCH_ITEMS_MAX, REQUEST_BYTES_MAX
+from outlast.protocol.transport import Transport
+from outlast.sdk.attempt import recorded
+from outlast.sdk.batching import Sender
+from outlast.sdk.client import mint
+from outlast.sdk.converter import Converter
+from outlast.sdk.definition import WorkflowDefinition
+from outlast.sdk.errors import HistoryGap, HoldsRun, WorkflowTaskFailure
+from outlast.sdk.history import whole_history
+from outlast.sdk.pool import Hands
+from outlast.sdk.registry import Registry
+from outlast.sdk.replay import WorkflowRun
+from outlast.sdk.turnpool import Job, TurnPool
+
+LOGGER: Final = logging.getLogger("outlast.worker")
+
+SDK: Final = "outlast-python/0.1.0"
+PAUSE_FIRST: Final = 0.05
+PAUSE_MAX: Final = 5.0
+RETURN_TIMEOUT: Final = 2.0
+LARGE_ITEM: Final = 4096  # bytes a turn's answer is taken to be, beyond the payloads in it
+
+
+@dataclass(slots=True)
+class Cached:
+    """A run in memory, and the last event of its history that it has seen acknowledged."""
+
+    run: WorkflowRun
+    last_event_id: int
+
+
+@dataclass(slots=True)
+class Answer:
+    """What is said about one workflow task; ``run`` is kept if the engine takes it and the run goes on."""
+
+    item: WorkflowTaskDone | WorkflowTaskNotDone
+    run: WorkflowRun | None
+    keep: bool
+    size: int
+
+
+class Turns:
+    """Every workflow task this worker has."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        transport: Transport,
+        converter: Converter,
+        *,
+        worker: str,
+        identity: str,
+        build: str,
+        slots: int,
+        runs_cached: int,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._registry = registry
+        self._transport = transport
+        self._converter = converter
+        self._worker = worker
+        self._identity = identity
+        self._build = build
+        self._slots = slots
+        self._runs_cached = runs_cached
+        self._loop = loop
+        self._held = 0
+        self._changed = asyncio.Event()
+        self._cache: OrderedDict[str, Cached] = OrderedDict()
+        self._saying: dict[str, deque[WorkflowTask]] = {}  # runs whose last answer is under way, and what came meanwhile
+        self._reading: set[asyncio.Task[None]] = set()
+        self._finished: deque[Job] = deque()
+        self._pool = TurnPool(self._finished, Hands(loop, self._collect))
+        self._answers = Sender(
+            self._answer, items_max=BATCH_ITEMS_MAX, bytes_max=REQUEST_BYTES_MAX // 2, size=lambda answer: answer.size
+        )
+
+    @property
+    def leaked(self) -> int:
+        """How many threads are stuck in workflow code that was given up."""
+        return self._pool.leaked
+
+    @property
+    def cached(self) -> int:
+        """How many runs are in memory."""
+        return len(self._cache)
+
+    def loops(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
+        """Return what the worker keeps running, by name."""
+        return [("answer", self._answers.run), ("deadlocks", self._watch)]
+
+    def room(self) -> int:
+        """Return how many workflow tasks may be asked for now."""
+        return self._slots - self._held
+
+    async def freed(self, *, timeout: float | None) -> None:  # noqa: ASYNC109 - a poll's pause
+        """Return when there may be room again."""
+        self._changed.clear()
+        if timeout is None and self.room() > 0:
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), timeout)
+
+    def wake(self) -> None:
+        """Have whoever waits for room look again."""
+        self._changed.set()
+
+    def take(self, tasks: tuple[WorkflowTask, ...]) -> None:
+        """Have the turns executed."""
+        for task in tasks:
+            self._held += 1
+            waiting = self._saying.get(task.run_id)
+            if waiting is None:
+                self._begin(task)
+            else:
+                # The engine has taken the last answer, or this task would not be here; its reply is about to come in.
+                waiting.append(task)
+
+    def take_unstarted(self) -> list[WorkflowToken]:
+        """Return the tokens of what has not begun, which will not begin any more."""
+        tokens: list[WorkflowToken] = []
+        for job in self._pool.take_unstarted():
+            tokens.append(job.task.token)
+            self._release()
+        for waiting in self._saying.values():
+            tokens += [task.token for task in waiting]
+            self._held -= len(waiting)
+            waiting.clear()
+        return tokens
+
+    async def drained(self) -> None:
+        """Return when every turn that had begun has been answered for."""
+        while self._pool.busy or self._reading or self._finished:
+            await asyncio.sleep(0.005)
+        await self._answers.drained()
+
+    def close(self) -> None:
+        """Drop the runs in memory and end the threads, as far as they are idle."""
+        while self._cache:
+            self._pool.close_run(self._cache.popitem()[1].run)
+        self._pool.close()
+
+    def _begin(self, task: WorkflowTask) -> None:
+        definition = self._registry.workflow(task.type)
+        if definition is None:
+            self._release()
+            request = ReturnTasks(tokens=(), workflow_tokens=(task.token,), worker=self._worker)
+            self._spawn(self._hand_back(request))
+            return
+        cached = self._cache.pop(task.run_id, None)
+        if cached is not None and not (
+            task.first_event_id > 1
+            and task.previous_event_id == cached.last_event_id
+            and task.first_event_id == cached.last_event_id + 1
+        ):
+            self._pool.close_run(cached.run)
+            cached = None
+        if cached is None and task.first_event_id > 1:
+            self._spawn(self._read(task, from_event_id=1))
+        elif task.next_event_id_to_read > 0:
+            self._spawn(self._read(task, from_event_id=task.first_event_id, run=None if cached is None else cached.run))
+        else:
+            self._pool.submit(self._job(task, definition, None if cached is None else cached.run))
+
+    def _job(self, task: WorkflowTask, definition: WorkflowDefinition, run: WorkflowRun | None) -> Job:
+        return Job(task, definition, self._converter, run, namespace=self._transport.namespace)
+
+    async def _read(self, task: WorkflowTask, *, from_event_id: int, run: WorkflowRun | None = None) -> None:
+        """Complete the events of ``task`` from its history, then have it executed."""
+        try:
+            whole = await whole_history(self._transport, task, from_event_id=from_event_id)
+        except HistoryGap as error:
+            self._release()
+            self._saying.setdefault(task.run_id, deque())
+            self._answers.put([self._not_done(task, error.cause, recorded(error), run)])
+            return
+        except Refusal as error:
+            LOGGER.warning("history_unread workflow=%s run=%s code=%s", task.workflow_id, task.run_id, error.code)
+            self._release()  # the task times out, and is offered again
+            if run is not None:
+                self._pool.close_run(run)
+            return
+        definition = self._registry.workflow(task.type)
+        if definition is not None:
+            self._pool.submit(self._job(whole, definition, run))
+
+    def _collect(self) -> None:
+        answers: list[Answer] = []
+        while self._finished:
+            job = self._finished.popleft()
+            if isinstance(job.error, HistoryGap) and job.task.first_event_id > 1:
+                if job.run is not None:
+                    self._pool.close_run(job.run)
+                self._spawn(self._read(job.task, from_event_id=1))  # once: the whole history begins with event 1
+                continue
+            answers.append(self._answer_to(job))
+            self._release()
+        for answer in answers:
+            self._saying.setdefault(answer.item.token.run_id, deque())
+        self._answers.put(answers)
+
+    def _answer_to(self, job: Job) -> Answer:
+        task = job.task
+        turn = job.turn
+        if turn is not None:
+            keep = not turn.closed and self._runs_cached > 0
+            done = WorkflowTaskDone(
+                token=task.token,
+                commands=turn.commands,
+                cached=keep,
+                identity=self._identity,
+                build=self._build,
+                sdk=SDK,
+                places=turn.places,
+            )
+            return Answer(done, job.run, keep, LARGE_ITEM + sum(map(_size, turn.commands)))
+        error = job.error or AssertionError("a turn ended with neither commands nor an error")
+        cause = error.cause if isinstance(error, HoldsRun) else "workflow_worker_unhandled_failure"
+        failure = error.failure if isinstance(error, WorkflowTaskFailure) else recorded(error)
+        LOGGER.warning(
+            "workflow_task_failed workflow=%s run=%s cause=%s error=%s", task.workflow_id, task.run_id, cause, error
+        )
+        return self._not_done(task, cause, failure, job.run)
+
+    def _not_done(self, task: WorkflowTask, cause: str, failure: Failure, run: WorkflowRun | None) -> Answer:
+        item = WorkflowTaskNotDone(
+            token=task.token, cause=cause, failure=failure, identity=self._identity, build=self._build
+        )
+        return Answer(item, run, keep=False, size=2 * LARGE_ITEM)
+
+    async def _answer(self, answers: list[Answer]) -> None:
+        """Say what became of turns until it is answered for; drop from memory what was not taken."""
+        done = [answer for answer in answers if isinstance(answer.item, WorkflowTaskDone)]
+        not_done = [answer for answer in answers if isinstance(answer.item, WorkflowTaskNotDone)]
+        request = CompleteWorkflowTasks(
+            worker=self._worker,
+            done=tuple(answer.item for answer in done if isinstance(answer.item, WorkflowTaskDone)),
+            not_done=tuple(answer.item for answer in not_done if isinstance(answer.item, WorkflowTaskNotDone)),
+            new_run_ids=tuple(mint() for _ in done),
+        )
+        try:
+            reply = await self._answered(request)
+        except Refusal as error:
+            if isinstance(error, Unavailable):
+                raise
+            await self._answer_apart(answers, error)
+            return
+        for answer, said in zip([*done, *not_done], [*reply.done, *reply.not_done], strict=True):
+            self._settle(answer, said)
+
+    async def _answer_apart(self, answers: list[Answer], error: Refusal) -> None:
+        """The request as a whole was refused for good: find the item that is to blame, spare the others."""
+        if len(answers) > 1:
+            half = len(answers) // 2
+            await self._answer(answers[:half])
+            await self._answer(answers[half:])
+            return
+        answer = answers[0]
+        LOGGER.warning("turn_refused run=%s code=%s fact=%s", answer.item.token.run_id, error.code, error.fact)
+        if isinstance(answer.item, WorkflowTaskDone):
+            failure = Failure(kind=FailureKind.SERVER, type=error.code, message=error.fact)
+            item = WorkflowTaskNotDone(
+                token=answer.item.token, cause="bad_command", failure=failure, identity=self._identity
+            )
+            if answer.run is not None:
+                self._pool.close_run(answer.run)
+            await self._answer([Answer(item, None, keep=False, size=LARGE_ITEM)])
+            return
+        self._settle(answer, WorkflowTaskReply())
+
+    def _settle(self, answer: Answer, reply: WorkflowTaskReply) -> None:
+        run_id = answer.item.token.run_id
+        taken = reply.refused is None and isinstance(answer.item, WorkflowTaskDone)
+        if reply.refused is not None:
+            LOGGER.info("turn_refused run=%s code=%s", run_id, reply.refused.code)
+        if taken and answer.keep and answer.run is not None and reply.last_event_id > 0:
+            self._cache[run_id] = Cached(answer.run, reply.last_event_id)
+            if len(self._cache) > self._runs_cached:
+                self._pool.close_run(self._cache.popitem(last=False)[1].run)
+        elif answer.run is not None:
+            self._pool.close_run(answer.run)
+        for task in self._saying.pop(run_id, ()):
+            self._begin(task)
+
+    async def _answered(self, request: CompleteWorkflowTasks) -> WorkflowTasksReply:
+        pause = PAUSE_FIRST
+        while True:
+            try:
+                reply: Any = await self._transport.call(request, timeout=None)
+            except Unavailable as error:
+                LOGGER.info("engine_unavailable request=CompleteWorkflowTasks code=%s", error.code)
+            else:
+                if isinstance(reply, WorkflowTasksReply):
+                    return reply
+                raise Unavailable("internal", f"The answer to CompleteWorkflowTasks is a {type(reply).__name__}.")
+            await asyncio.sleep(pause * (0.5 + random.random() / 2))  # noqa: S311 - spreads repeats
+            pause = min(pause * 2, PAUSE_MAX)
+
+    async def _watch(self) -> None:
+        """Give up turns that do not end: answer for them, and replace their threads."""
+        while True:
+            await asyncio.sleep(self._pool.look_again)
+            for job, stack in self._pool.give_up_stuck(time.monotonic()):
+                task = job.task
+                LOGGER.error("deadlock_detected workflow=%s run=%s\n%s", task.workflow_id, task.run_id, stack)
+                failure = Failure(
+                    kind=FailureKind.APPLICATION,
+                    type="DeadlockDetected",
+                    message=f"The code of workflow {task.type!r} did not come to an await within {job.limit:.1f} s.",
+                    trace=stack,
+                )
+                self._release()
+                self._saying.setdefault(task.run_id, deque())
+                # The run itself stays with its thread: it can be closed when that comes back.
+                self._answers.put([self._not_done(task, "deadlock_detected", failure, None)])
+
+    def _release(self) -> None:
+        self._held -= 1
+        self._changed.set()
+
+    def _spawn(self, work: Any) -> None:
+        task: asyncio.Task[None] = self._loop.create_task(work, name="outlast-turns")
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
+    async def _hand_back(self, request: ReturnTasks) -> None:
+        try:
+            await self._transport.call(request, timeout=RETURN_TIMEOUT)
+        except Refusal as error:  # the task times out, and is offered again
+            LOGGER.warning("return_failed workflow_tasks=%d error=%s", len(request.workflow_tokens), error)
+
+
+def _size(command: msgspec.Struct) -> int:
+    payloads = getattr(command, "input", None) or getattr(command, "result", None) or ()
+    return sum(len(payload.data) for payload in payloads) + 200

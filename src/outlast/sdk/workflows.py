@@ -1,0 +1,203 @@
+"""``@app.workflow``: a function that survives its process, and the verbs that start it."""
+
+import functools
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, Unpack
+
+from outlast.core.inputs import IfClosed, IfOpen, Refused, StartWorkflow, StartWorkflows, WorkflowsStarted, WorkflowStarted
+from outlast.core.limits import BATCH_ITEMS_MAX, PAYLOAD_INLINE_BYTES_MAX
+from outlast.core.payload import size_of
+from outlast.sdk.client import Client, Home, mint
+from outlast.sdk.declare import check_function, check_name, place_of, read_parameters
+from outlast.sdk.definition import WorkflowDefinition, WorkflowOptions
+from outlast.sdk.handle import WorkflowHandle
+from outlast.sdk.misuse import BadDeclaration, Misuse, NotYet
+from outlast.sdk.options import WorkflowDeclaration, WorkflowUsing, workflow_options
+from outlast.sdk.registry import Owner
+from outlast.sdk.runtime import current_runtime
+from outlast.sdk.task import REQUEST_BYTES, SomeRefused
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Workflow(Generic[P, R]):
+    """A declared workflow. Its verbs take the arguments of the function."""
+
+    def __init__(self, function: Callable[..., Any], *, home: Home | None, declared: WorkflowDeclaration) -> None:
+        check_function(function, what="workflow")
+        self.function = function
+        self.place = place_of(function)
+        self.name = check_name(declared.get("name", function.__name__), what="workflow", place=self.place)
+        self.owner = Owner(f"workflow {self.name!r}", module=function.__module__, place=self.place, home=home)
+        self._fail_on_nondeterminism = declared.get("fail_on_nondeterminism", False)
+        chosen = {name: value for name, value in declared.items() if name not in {"name", "fail_on_nondeterminism"}}
+        self.options = workflow_options(WorkflowOptions(), chosen, where=f"The workflow {self.name!r} ({self.place})")
+        self._definition: WorkflowDefinition | None = None
+        functools.update_wrapper(self, function)
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.name!r} at {self.place}>"
+
+    def __call__(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        raise Misuse(
+            "direct_call",
+            f"The workflow {self.name!r} was called directly: nothing would be durable.",
+            remedy=f"Write {self.name}.start(…), or await {self.name}.execute(…) for its result.",
+        )
+
+    @property
+    def definition(self) -> WorkflowDefinition:
+        """Return what the engine and the worker need to know of it; raises BadDeclaration."""
+        definition = self._definition
+        if definition is None:
+            parameters, _ = read_parameters(self.function, what="workflow")
+            definition = self._definition = WorkflowDefinition(
+                name=self.name,
+                function=self.function,
+                parameters=parameters,
+                options=self.options,
+                place=self.place,
+                fail_on_nondeterminism=self._fail_on_nondeterminism,
+            )
+        return definition
+
+    def using(self, **options: Unpack[WorkflowUsing]) -> "Workflow[P, R]":
+        """Return the same workflow with these options for what is started through it."""
+        changed: Workflow[P, R] = object.__new__(Workflow)
+        changed.__dict__.update(self.__dict__)
+        changed.options = workflow_options(self.options, options, where=f"{self.name}.using(…)")
+        return changed
+
+    def start(self, *args: P.args, **kwargs: P.kwargs) -> WorkflowHandle[R]:
+        """Start a run that is durable when this returns, and return its handle.
+
+        Raises:
+            PayloadError: an argument cannot be written down; the path of the value is named.
+            Refusal: the engine does not take it, for example since a run with this id is open.
+        """
+        client = self._client()
+        request = self._request(client, args, kwargs)
+        reply = client.ask(request, WorkflowStarted, instead=f"{self.name}.astart(…)")
+        return self._handle(reply)
+
+    async def astart(self, *args: P.args, **kwargs: P.kwargs) -> WorkflowHandle[R]:
+        """As ``start``, without blocking the loop."""
+        client = self._client()
+        request = self._request(client, args, kwargs)
+        return self._handle(await client.aask(request, WorkflowStarted, instead=f"{self.name}.astart(…)"))
+
+    def start_many(self, calls: Iterable[tuple[Any, ...]]) -> list[WorkflowHandle[R]]:
+        """Start a run of each tuple of arguments and return their handles in order.
+
+        They go in requests of up to 1,000; each start has its own outcome.
+
+        Raises:
+            SomeRefused: the engine refused some; it has the handles of the others.
+        """
+        client = self._client()
+        replies: list[WorkflowStarted | Refused] = []
+        for chunk in self._chunks(client, calls):
+            replies += client.ask(
+                StartWorkflows(items=tuple(chunk)), WorkflowsStarted, instead=f"{self.name}.astart_many(…)"
+            ).items
+        return self._handles(replies)
+
+    async def astart_many(self, calls: Iterable[tuple[Any, ...]]) -> list[WorkflowHandle[R]]:
+        """As ``start_many``, without blocking the loop."""
+        client = self._client()
+        replies: list[WorkflowStarted | Refused] = []
+        for chunk in self._chunks(client, calls):
+            reply = await client.aask(
+                StartWorkflows(items=tuple(chunk)), WorkflowsStarted, instead=f"{self.name}.astart_many(…)"
+            )
+            replies += reply.items
+        return self._handles(replies)
+
+    async def execute(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Start a run and return its result.
+
+        Raises:
+            WorkflowFailed: it failed, or was cancelled, terminated or timed out.
+        """
+        return await (await self.astart(*args, **kwargs)).aresult()
+
+    def _client(self) -> Client:
+        if current_runtime() is not None:
+            raise NotYet(
+                "child_not_yet",
+                f"Workflow code starts the workflow {self.name!r}; children are for a later release.",
+                remedy="Start it in a task and await that task.",
+            )
+        return self.owner.connect()
+
+    def _request(self, client: Client, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StartWorkflow:
+        options = self.options
+        converter = client.converter
+        memo = options.memo
+        return StartWorkflow(
+            type=self.name,
+            queue=options.queue,
+            run_id=mint(),
+            request_id=options.key or mint(),
+            workflow_id=options.id,
+            input=converter.arguments_to_payloads(self.definition.parameters, args, kwargs),
+            if_open=IfOpen(options.if_open),
+            if_closed=IfClosed(options.if_closed),
+            run_timeout=options.run_timeout,
+            task_timeout=options.task_timeout,
+            delay=options.delay,
+            memo=None if memo is None else {name: converter.to_payload(value, path=f"memo.{name}") for name, value in memo.items()},
+            tags=options.tags,
+            identity=client.identity,
+            build=options.build,
+        )
+
+    def _chunks(self, client: Client, calls: Iterable[tuple[Any, ...]]) -> list[list[StartWorkflow]]:
+        if self.options.id or self.options.key:
+            raise BadDeclaration(
+                "one_id_for_many",
+                f"{self.name}.start_many(…) was given one id or key for many runs.",
+                remedy="Leave id and key out of .using(…); each run gets its own.",
+            )
+        chunks: list[list[StartWorkflow]] = []
+        room = 0
+        for place, arguments in enumerate(calls):
+            if not isinstance(arguments, tuple):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
+                raise BadDeclaration(
+                    "not_a_tuple",
+                    f"Item {place} of {self.name}.start_many(…) is {arguments!r}.",
+                    remedy="Give a tuple of arguments for each run, also for a single one: [(1,), (2,)].",
+                )
+            request = self._request(client, arguments, {})
+            size = min(size_of(request.input), PAYLOAD_INLINE_BYTES_MAX * len(request.input) + 1) + 200
+            if not chunks or len(chunks[-1]) >= BATCH_ITEMS_MAX or size > room:
+                chunks.append([])
+                room = REQUEST_BYTES
+            chunks[-1].append(request)
+            room -= size
+        return chunks
+
+    def _handles(self, replies: list[WorkflowStarted | Refused]) -> list[WorkflowHandle[R]]:
+        handles: dict[int, WorkflowHandle[R]] = {}
+        refused: dict[int, Refused] = {}
+        for place, reply in enumerate(replies):
+            if isinstance(reply, Refused):
+                refused[place] = reply
+            else:
+                handles[place] = self._handle(reply)
+        if refused:
+            raise SomeRefused(handles, refused)
+        return list(handles.values())
+
+    def _handle(self, reply: WorkflowStarted) -> WorkflowHandle[R]:
+        result_type = self.definition.parameters.result
+        return WorkflowHandle(reply.workflow_id, reply.run_id, self.owner.connect, result_type)
+
+
+class WorkflowDecorator(Protocol):
+    """What ``@app.workflow(…)`` gives: takes the function."""
+
+    def __call__(self, function: Callable[Q, Coroutine[Any, Any, T]], /) -> Workflow[Q, T]: ...
