@@ -5,7 +5,7 @@ Each command becomes exactly one event (TEMPORAL §2.5). They are checked in ord
 
 import msgspec
 
-from outlast.core.events import Headers
+from outlast.core.events import Headers, WorkflowExecutionSignaled
 from outlast.core.failure import Failure
 from outlast.core.payload import Payload, Payloads
 from outlast.core.retry import RetryPolicy
@@ -88,8 +88,9 @@ class CancelWorkflow(msgspec.Struct, frozen=True, array_like=True, tag=22, kw_on
 class ContinueAsNew(msgspec.Struct, frozen=True, array_like=True, tag=23, kw_only=True):
     """End this run and start the next with fresh history.
 
-    ``unreceived`` are the event ids of signals in this run's history that the code never received: they are carried over
-    together with the parked ones. Empty ``workflow_type`` or ``task_queue`` mean: the same.
+    ``unreceived`` are the event ids of signals in this run's history that the code never received and ``signals`` those
+    events themselves, one for each id: they are carried over, before the parked ones. Empty ``workflow_type`` or
+    ``task_queue`` mean: the same.
     """
 
     workflow_type: str = ""
@@ -100,6 +101,7 @@ class ContinueAsNew(msgspec.Struct, frozen=True, array_like=True, tag=23, kw_onl
     memo: dict[str, Payload] | None = None
     search_attributes: dict[str, Payload] | None = None
     unreceived: tuple[int, ...] = ()
+    signals: tuple[WorkflowExecutionSignaled, ...] = ()
 
 
 Command = (

@@ -119,6 +119,7 @@ class ActivityTaskScheduled(msgspec.Struct, frozen=True, array_like=True, tag=10
     operation_id: str = ""
     workflow_task_completed_event_id: int = 0
     summary: str = ""
+    task_id: str = ""
     extra: dict[str, bytes] | None = None
 
 

@@ -515,6 +515,8 @@ class WorkflowTask(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     events: tuple[Timed, ...] = ()
     timeout: int = 0
     next_event_id_to_read: int = 0  # > 0: the history goes on; read the page that starts with this id
+    started_at: int = 0  # the run's clock for this turn
+    identity: str = ""
 
 
 class Work(msgspec.Struct, frozen=True, array_like=True, tag="work", tag_field="kind", kw_only=True):

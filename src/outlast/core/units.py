@@ -30,7 +30,7 @@ class Fence(msgspec.Struct, frozen=True, array_like=True, order=True):
     epoch: int
 
 
-def later(now: Instant, span: int) -> Instant:
+def later(now: int, span: int) -> Instant:
     """Return ``now`` plus ``span`` nanoseconds, never past FOREVER."""
     return Instant(min(now + span, FOREVER))
 

@@ -69,7 +69,7 @@ class RunFixed(msgspec.Struct, array_like=True, kw_only=True):
 class OpenActivity(msgspec.Struct, array_like=True):
     """An activity without an outcome yet. The rest of it is in its task row."""
 
-    scheduled_event_id: int
+    activity_id: str
     task_id: str
     cancel_event_id: int = 0
 
@@ -86,7 +86,7 @@ class RunState(msgspec.Struct, array_like=True, kw_only=True):
     The first group is derived: folding the history gives it. The second is authoritative: histories do not hold it.
     """
 
-    activities: dict[str, OpenActivity] = {}  # by activity id
+    activities: dict[int, OpenActivity] = {}  # by the id of the event that scheduled it
     timers: dict[str, OpenTimer] = {}
     signals: int = 0
     cancel_requested: bool = False
@@ -177,6 +177,7 @@ class TaskSpec(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     key: str = ""
     summary: str = ""
     extra: dict[str, bytes] | None = None
+    fingerprint: str = ""  # of the request that made it
 
 
 class TaskStatus(msgspec.Struct, array_like=True, kw_only=True):

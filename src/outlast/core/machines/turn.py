@@ -1,0 +1,193 @@
+"""What a completed workflow task asks for: commands to events, checked in order, all or none.
+
+``decide`` reads the run and touches nothing; what earlier commands of the same turn did is seen through an overlay. So a
+command that is refused leaves no trace.
+"""
+
+from dataclasses import dataclass, field
+from typing import NoReturn, assert_never
+
+from outlast.core import commands as c
+from outlast.core import events as e
+from outlast.core import limits
+from outlast.core.errors import Invalid
+from outlast.core.payload import size_of
+from outlast.core.retry import RetryPolicy
+from outlast.core.run import Run
+from outlast.core.units import later, operation_id_of
+
+ClosingCommand = c.CompleteWorkflow | c.FailWorkflow | c.CancelWorkflow | c.ContinueAsNew
+
+
+@dataclass(slots=True)
+class Decided:
+    """What the commands come to. ``events`` get ids in order, directly behind WorkflowTaskCompleted."""
+
+    events: list[e.Event] = field(default_factory=list[e.Event])
+    closing: ClosingCommand | None = None
+    cancel: list[int] = field(default_factory=list[int])  # scheduled event ids of activities to be canceled
+    unfire: set[str] = field(default_factory=set[str])  # timers canceled although their firing is parked
+    detached: list[tuple[str, c.EnqueueDetached]] = field(default_factory=list[tuple[str, c.EnqueueDetached]])
+
+
+@dataclass(slots=True)
+class _Overlay:
+    run: Run
+    now: int
+    completed_id: int
+    activities: dict[str, int]
+    timers: dict[str, int]
+    decided: Decided = field(default_factory=Decided)
+
+    @property
+    def next_id(self) -> int:
+        return self.completed_id + 1 + len(self.decided.events)
+
+
+def decide(run: Run, commands: tuple[c.Command, ...], *, completed_id: int, now: int) -> Decided:
+    """Return what ``commands`` come to.
+
+    Raises:
+        Invalid: code "bad_command"; the whole turn fails.
+    """
+    if len(commands) > limits.COMMANDS_MAX:
+        _refuse(f"The turn has {len(commands)} commands; {limits.COMMANDS_MAX} are allowed.")
+    state = run.state
+    overlay = _Overlay(
+        run,
+        now,
+        completed_id,
+        activities={open_.activity_id: event_id for event_id, open_ in state.activities.items()},
+        timers={timer_id: timer.started_event_id for timer_id, timer in state.timers.items()},
+    )
+    for command in commands:
+        if overlay.decided.closing is not None:
+            break  # what comes behind a closing command is ignored (TEMPORAL §2.5)
+        _decide_one(overlay, command)
+    return overlay.decided
+
+
+def _decide_one(overlay: _Overlay, command: c.Command) -> None:
+    events = overlay.decided.events
+    match command:
+        case c.ScheduleActivity():
+            events.append(_schedule(overlay, command))
+        case c.RequestCancelActivity():
+            events.append(_cancel_activity(overlay, command))
+        case c.StartTimer():
+            events.append(_start_timer(overlay, command))
+        case c.CancelTimer():
+            events.append(_cancel_timer(overlay, command))
+        case c.RecordMarker():
+            events.append(
+                e.MarkerRecorded(
+                    marker_name=command.marker_name,
+                    details=command.details,
+                    failure=command.failure,
+                    workflow_task_completed_event_id=overlay.completed_id,
+                )
+            )
+        case c.UpsertSearchAttributes():
+            events.append(
+                e.UpsertWorkflowSearchAttributes(
+                    search_attributes=command.search_attributes,
+                    workflow_task_completed_event_id=overlay.completed_id,
+                )
+            )
+        case c.EnqueueDetached():
+            events.append(_enqueue(overlay, command))
+        case c.CompleteWorkflow() | c.FailWorkflow() | c.CancelWorkflow() | c.ContinueAsNew():
+            overlay.decided.closing = command
+        case _:
+            assert_never(command)
+
+
+def _schedule(overlay: _Overlay, command: c.ScheduleActivity) -> e.Event:
+    run = overlay.run
+    if command.activity_id in overlay.activities:
+        _refuse(f"Activity {command.activity_id} is open already.")
+    if not command.activity_id or not command.activity_type or not command.task_queue:
+        _refuse("An activity needs an id, a type and a task queue.")
+    spans = (command.start_to_close, command.schedule_to_start, command.schedule_to_close, command.heartbeat)
+    if min(spans) < 0 or max(spans) > limits.SPAN_MAX:
+        _refuse(f"A timeout of activity {command.activity_id} is negative or over {limits.SPAN_MAX} ns.")
+    if size_of(command.input) > limits.REQUEST_BYTES_MAX:
+        _refuse(f"The arguments of activity {command.activity_id} are over {limits.REQUEST_BYTES_MAX} bytes.")
+    event_id = overlay.next_id
+    overlay.activities[command.activity_id] = event_id
+    position = command.operation_key or f"activity {command.activity_id}"
+    start_to_close = command.start_to_close
+    if not start_to_close and not command.schedule_to_close:
+        start_to_close = limits.START_TO_CLOSE
+    return e.ActivityTaskScheduled(
+        activity_id=command.activity_id,
+        activity_type=command.activity_type,
+        task_queue=command.task_queue,
+        input=command.input,
+        headers=command.headers,
+        retry=command.retry or RetryPolicy(),
+        start_to_close=start_to_close,
+        schedule_to_start=command.schedule_to_start,
+        schedule_to_close=command.schedule_to_close,
+        heartbeat=command.heartbeat,
+        priority=command.priority,
+        operation_id=operation_id_of(run.namespace, run.original_run_id, position),
+        workflow_task_completed_event_id=overlay.completed_id,
+        summary=command.summary,
+        task_id=f"{run.run_id}:{event_id}",
+    )
+
+
+def _cancel_activity(overlay: _Overlay, command: c.RequestCancelActivity) -> e.Event:
+    scheduled_event_id = overlay.activities.get(command.activity_id)
+    if scheduled_event_id is None:
+        _refuse(f"Activity {command.activity_id} is not open; it cannot be canceled.")
+    overlay.decided.cancel.append(scheduled_event_id)
+    return e.ActivityTaskCancelRequested(
+        scheduled_event_id=scheduled_event_id, workflow_task_completed_event_id=overlay.completed_id
+    )
+
+
+def _start_timer(overlay: _Overlay, command: c.StartTimer) -> e.Event:
+    if command.timer_id in overlay.timers:
+        _refuse(f"Timer {command.timer_id} is open already.")
+    if not command.timer_id or not 0 <= command.start_to_fire <= limits.SPAN_MAX:
+        _refuse(f"Timer {command.timer_id!r} lasts {command.start_to_fire} ns; 0 to {limits.SPAN_MAX} are allowed.")
+    overlay.timers[command.timer_id] = overlay.next_id
+    return e.TimerStarted(
+        timer_id=command.timer_id,
+        start_to_fire=command.start_to_fire,
+        fire_at=later(overlay.now, command.start_to_fire),
+        workflow_task_completed_event_id=overlay.completed_id,
+        summary=command.summary,
+    )
+
+
+def _cancel_timer(overlay: _Overlay, command: c.CancelTimer) -> e.Event:
+    started_event_id = overlay.timers.pop(command.timer_id, None)
+    if started_event_id is None:
+        _refuse(f"Timer {command.timer_id} is not open; it cannot be canceled.")
+    overlay.decided.unfire.add(command.timer_id)
+    return e.TimerCanceled(
+        timer_id=command.timer_id,
+        started_event_id=started_event_id,
+        workflow_task_completed_event_id=overlay.completed_id,
+    )
+
+
+def _enqueue(overlay: _Overlay, command: c.EnqueueDetached) -> e.Event:
+    if not command.place or not command.task_type or not command.task_queue:
+        _refuse("A detached task needs a place, a type and a task queue.")
+    task_id = f"{overlay.run.run_id}:d{command.place}"
+    overlay.decided.detached.append((task_id, command))
+    return e.TaskEnqueued(
+        task_id=task_id,
+        task_type=command.task_type,
+        task_queue=command.task_queue,
+        input=command.input,
+        workflow_task_completed_event_id=overlay.completed_id,
+    )
+
+
+def _refuse(fact: str) -> NoReturn:
+    raise Invalid("bad_command", fact, remedy="The workflow task failed; nothing of it was recorded.")

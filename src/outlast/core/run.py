@@ -1,0 +1,191 @@
+"""The state of a run in memory, and how events fold into it.
+
+``apply`` is total: deciding may refuse, folding what was recorded may not. The derived half of RunState is exactly what
+folding a history gives; checkers compare the two.
+"""
+
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from outlast.core import events as e
+from outlast.core.inputs import Refused, RunStatus, WorkflowOutcome, WorkflowTaskReply
+from outlast.core.writes import OpenActivity, OpenTimer, RunFixed, RunState
+
+Closing = (
+    e.WorkflowExecutionCompleted
+    | e.WorkflowExecutionFailed
+    | e.WorkflowExecutionTimedOut
+    | e.WorkflowExecutionCanceled
+    | e.WorkflowExecutionTerminated
+    | e.WorkflowExecutionContinuedAsNew
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Turn:
+    """A workflow task in a worker's hands. It is nowhere but in memory (ARCHITECTURE §6)."""
+
+    dispatch: int
+    worker: str
+    identity: str
+    started_at: int
+    deadline: int
+    scheduled_event_id: int  # of the pair shown to this worker alone
+    attempt: int
+    poll_id: str
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Run:
+    """One run in memory: its row, opened up, and what only memory needs to know of it."""
+
+    namespace: str
+    workflow_id: str
+    run_id: str
+    opened_no: int
+    original_run_id: str
+    first_run_id: str
+    type: str
+    queue: str
+    build: str
+    principal: str
+    identity: str
+    started_at: int
+    fixed: RunFixed
+    state: RunState = field(default_factory=RunState)
+    status: RunStatus = RunStatus.RUNNING
+    closed_at: int = 0
+    next_event_id: int = 1
+    history_bytes: int = 0
+    ready_at: int = 0
+    reason: str = ""
+    parent: str = ""
+    outcome: WorkflowOutcome | None = None
+
+    # Only in memory.
+    stored: bool = False  # the store has it, or a batch on its way does
+    pinned: int = 0  # number of the last batch that writes it; it may leave memory once that is committed
+    fresh: list[e.Timed] = field(default_factory=list[e.Timed])  # recorded, not yet taken into a batch
+    tail: list[e.Timed] = field(default_factory=list[e.Timed])  # recorded since the last completed turn
+    tail_first: int = 0  # event id of tail[0]; 0 when the tail is not known
+    parked: list[e.Timed] = field(default_factory=list[e.Timed])
+    parked_stored: int = 0  # how many of `parked` have rows
+    turn: Turn | None = None
+    offered: bool = False  # stands in a queue for workers
+    last_done: tuple[int, WorkflowTaskReply] | None = None  # dispatch number and answer, for a repeat
+
+    @property
+    def open(self) -> bool:
+        return self.status is RunStatus.RUNNING
+
+    def record(self, at: int, event: e.Event) -> int:
+        """Give ``event`` the next id, fold it in, and return the id."""
+        event_id = self.next_event_id
+        self.next_event_id = event_id + 1
+        timed = (at, event)
+        self.fresh.append(timed)
+        if not self.tail:
+            self.tail_first = event_id
+        self.tail.append(timed)
+        apply(self.state, event_id, event)
+        return event_id
+
+
+@dataclass(slots=True)
+class Derived:
+    """What a history alone says of a run."""
+
+    state: RunState
+    status: RunStatus
+    next_event_id: int
+
+
+STATUS_OF: dict[type, RunStatus] = {
+    e.WorkflowExecutionCompleted: RunStatus.COMPLETED,
+    e.WorkflowExecutionFailed: RunStatus.FAILED,
+    e.WorkflowExecutionTimedOut: RunStatus.TIMED_OUT,
+    e.WorkflowExecutionCanceled: RunStatus.CANCELED,
+    e.WorkflowExecutionTerminated: RunStatus.TERMINATED,
+    e.WorkflowExecutionContinuedAsNew: RunStatus.CONTINUED_AS_NEW,
+}
+
+
+def fold(history: list[e.Timed]) -> Derived:
+    """Fold a whole history, from event 1 on."""
+    derived = Derived(state=RunState(), status=RunStatus.RUNNING, next_event_id=1)
+    for _, event in history:
+        apply(derived.state, derived.next_event_id, event)
+        derived.status = STATUS_OF.get(type(event), derived.status)
+        derived.next_event_id += 1
+    return derived
+
+
+def apply(state: RunState, event_id: int, event: e.Event) -> None:
+    """Fold one event into the derived half of ``state``."""
+    match event:
+        case e.ActivityTaskScheduled():
+            state.activities[event_id] = OpenActivity(event.activity_id, event.task_id)
+        case e.ActivityTaskCancelRequested():
+            if (activity := state.activities.get(event.scheduled_event_id)) is not None:
+                activity.cancel_event_id = event_id
+        case (
+            e.ActivityTaskCompleted() | e.ActivityTaskFailed() | e.ActivityTaskTimedOut() | e.ActivityTaskCanceled()
+        ):
+            state.activities.pop(event.scheduled_event_id, None)
+        case e.TimerStarted():
+            state.timers[event.timer_id] = OpenTimer(event_id, event.fire_at, event.summary)
+        case e.TimerFired() | e.TimerCanceled():
+            del state.timers[event.timer_id]
+        case e.WorkflowExecutionSignaled():
+            state.signals += 1
+        case e.WorkflowExecutionCancelRequested():
+            state.cancel_requested = True
+        case e.WorkflowTaskCompleted():
+            state.last_task_started_id = event.started_event_id
+            state.last_task_completed_id = event_id
+        case e.UpsertWorkflowSearchAttributes():
+            state.search_attributes = {**(state.search_attributes or {}), **event.search_attributes}
+        case e.WorkflowExecutionStarted():
+            state.search_attributes = event.search_attributes
+        case (
+            e.WorkflowExecutionCompleted()
+            | e.WorkflowExecutionFailed()
+            | e.WorkflowExecutionTimedOut()
+            | e.WorkflowExecutionCanceled()
+            | e.WorkflowExecutionTerminated()
+            | e.WorkflowExecutionContinuedAsNew()
+        ):
+            state.activities.clear()
+            state.timers.clear()
+        case (
+            e.WorkflowTaskScheduled()
+            | e.WorkflowTaskStarted()
+            | e.WorkflowTaskTimedOut()
+            | e.WorkflowTaskFailed()
+            | e.ActivityTaskStarted()
+            | e.MarkerRecorded()
+            | e.TaskEnqueued()
+        ):
+            pass
+        case _:
+            assert_never(event)
+
+
+def outcome_of(run: Run, event: Closing) -> WorkflowOutcome:
+    """Return what callers who wait for ``run`` are told."""
+    result = event.result if isinstance(event, e.WorkflowExecutionCompleted) else ()
+    failure = event.failure if isinstance(event, e.WorkflowExecutionFailed) else None
+    new_run_id = "" if isinstance(event, e.WorkflowExecutionCanceled | e.WorkflowExecutionTerminated) else event.new_run_id
+    return WorkflowOutcome(
+        workflow_id=run.workflow_id,
+        run_id=run.run_id,
+        status=STATUS_OF[type(event)],
+        result=result,
+        failure=failure,
+        new_run_id=new_run_id,
+    )
+
+
+def refused_turn(code: str, fact: str, *, remedy: str) -> WorkflowTaskReply:
+    """Return the answer to a completion that changes nothing."""
+    return WorkflowTaskReply(refused=Refused(code=code, fact=fact, remedy=remedy))

@@ -1,0 +1,76 @@
+"""Request dedup: the same request id gives the same answer, within its window (RELIABILITY §2, 3-5).
+
+A start whose workflow id is made from its key needs no row of its own, nor does an enqueue whose task id is its key: the
+entity itself remembers. Rows are for the others, and go by whole periods.
+"""
+
+from outlast.core.errors import Conflict
+from outlast.core.inputs import StartWorkflow
+from outlast.core.run import Run
+from outlast.core.shard.state import Shard
+from outlast.core.writes import DedupRow
+
+
+def find(shard: Shard, namespace: str, scope: str, key: str) -> DedupRow | None:
+    """Return what ``key`` has made. It has been loaded, or is known to be absent, before an input gets here."""
+    row, _ = shard.dedup.get((namespace, scope, key), (None, 0))
+    return row if row is not None and row.expires_at > shard.now else None
+
+
+def keep(shard: Shard, namespace: str, scope: str, key: str, *, id: str, fingerprint: str) -> None:
+    """Remember what ``key`` has made, in the commit that makes it."""
+    window = shard.config.idempotency_window
+    expires_at = shard.now + window
+    row = DedupRow(namespace, scope, key, id, fingerprint, expires_at, expires_at // window + 1)
+    shard.gather.dedup[namespace, scope, key] = row
+    shard.dedup.pop((namespace, scope, key), None)
+    shard.dedup[namespace, scope, key] = (row, shard.gather.number)
+    shard.absent.pop(("dedup", namespace, scope, key), None)
+
+
+def same_or_refuse(known: DedupRow, fingerprint: str) -> None:
+    """Refuse a key that was used for another request.
+
+    Raises:
+        Conflict: code "idempotency_key_reused".
+    """
+    if known.fingerprint != fingerprint:
+        raise Conflict(
+            "idempotency_key_reused",
+            f"Key {known.key} made {known.id} with another request.",
+            remedy="Use a new key for a new request.",
+            id=known.id,
+        )
+
+
+def start_scope(workflow_id: str) -> str:
+    """Return the scope of starts of one workflow id."""
+    return f"start/{workflow_id}"
+
+
+def find_start(
+    shard: Shard, namespace: str, workflow_id: str, request: StartWorkflow, known: Run | None
+) -> tuple[str, str] | None:
+    """Return (run id, fingerprint) of the run that this start made before, if it did."""
+    if known is not None and known.fixed.start_request_id == request.request_id:
+        return known.run_id, known.fixed.start_fingerprint
+    if not request.workflow_id:
+        return None  # the id is made from the key: the run itself would be known
+    row = find(shard, namespace, start_scope(workflow_id), request.request_id)
+    return (row.id, row.fingerprint) if row is not None else None
+
+
+def keep_start(
+    shard: Shard, namespace: str, workflow_id: str, request: StartWorkflow, run_id: str, fingerprint: str
+) -> None:
+    """Remember what a start made, unless the run itself does."""
+    if request.workflow_id:
+        keep(shard, namespace, start_scope(workflow_id), request.request_id, id=run_id, fingerprint=fingerprint)
+
+
+def prolong_start(shard: Shard, run: Run) -> None:
+    """Keep the key of a run that took long: it lives for a window after the run has closed."""
+    key = run.fixed.start_request_id
+    if key and shard.now - run.started_at > shard.config.idempotency_window // 2:
+        scope = start_scope(run.workflow_id)
+        keep(shard, run.namespace, scope, key, id=run.run_id, fingerprint=run.fixed.start_fingerprint)

@@ -1,0 +1,60 @@
+"""What the passing of time brings: timers that are due, leases that have run out, waits that are over."""
+
+import heapq
+
+from outlast.core.shard import matching, offers, turns
+from outlast.core.shard.admitted import Internal, LeaseEnded, TimerDue
+from outlast.core.shard.state import Shard
+
+AT_ONCE = 1_000  # timers and expiries of one tick; the next tick goes on
+
+
+def collect(shard: Shard) -> list[Internal]:
+    """Return the inputs that are due now, timers in order of their instants; what needs no loading is done on the spot."""
+    found: list[Internal] = []
+    timers = shard.timers
+    while timers.heap and timers.heap[0][0][0] <= shard.now and len(found) < AT_ONCE:
+        row = timers.pop()
+        if (row.fire_at, row.timer_id) not in shard.gather.dropped_timers:
+            found.append(TimerDue(row.fire_at, row.timer_id, row.kind, row.target))
+    expiries = shard.expiries
+    while expiries and expiries[0][0] <= shard.now and len(found) < AT_ONCE:
+        _, kind, target, n = heapq.heappop(expiries)
+        if kind == "lease":
+            found.append(LeaseEnded(target, n))
+        else:
+            _look(shard, kind, target, n)
+    return found
+
+
+def _look(shard: Shard, kind: str, target: str, n: int) -> None:
+    if kind == "poll":
+        matching.end_wait(shard, target)
+        return
+    if kind == "host":
+        matching.look_at_host(shard, target)
+        return
+    run = shard.runs.get(target)
+    if run is None:
+        shard.recalled[target] = None  # on offer, but no longer in memory
+        return
+    if kind == "turn":
+        turns.time_out(shard, run, dispatch=n)
+    elif kind == "sticky":
+        offers.unstick(shard, run)
+    elif kind == "retry_turn":
+        offers.offer(shard, run)
+
+
+def next_wakeup(shard: Shard) -> int | None:
+    """Return when something is due next, None for nothing. While leases run, a stall must be noticed: look often."""
+    instants: list[int] = []
+    if shard.timers.heap:
+        instants.append(shard.timers.heap[0][0][0])
+    if shard.expiries:
+        instants.append(shard.expiries[0][0])
+    if shard.leased or shard.turns:
+        instants.append(shard.now + shard.config.stall // 2)
+    if shard.config.shard_lease:
+        instants.append(shard.renew_at)
+    return min(instants, default=None)

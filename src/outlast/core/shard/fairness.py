@@ -1,0 +1,48 @@
+"""The one order key: start-time fair queueing by fairness key, less a bounded priority boost (ARCHITECTURE §8).
+
+Reading ready tasks in order of the key is then fair and ages: a task of the lowest priority waits behind at most
+``BOOST`` later ones of each higher step, never for ever.
+"""
+
+from outlast.core.shard.state import Fair, Shard
+from outlast.core.task import Task
+
+UNIT = 1_000  # cost of one task in the key's unit
+BOOST = 1_000 * UNIT  # one step of priority is worth this many tasks
+PASS = "pass:"  # counter that keeps the pass of a queue over a change of owner
+
+
+def order_key_of(shard: Shard, task: Task) -> int:
+    """Return the key at which ``task`` stands in its queue from now on."""
+    fair = fair_of(shard, task.namespace, task.queue)
+    key = task.spec.fairness_key
+    now_at = max(fair.virtual, fair.last.get(key, fair.virtual)) + UNIT
+    fair.last[key] = now_at
+    if len(fair.last) > shard.config.window_max:
+        fair.last = {name: at for name, at in fair.last.items() if at > fair.virtual}
+    name = f"{PASS}{task.queue}"
+    if now_at > shard.counters.get((task.namespace, name), 0):
+        shard.counters[task.namespace, name] = now_at
+        shard.gather.counters[task.namespace, name] = now_at
+    return now_at - boost(task.spec.priority)
+
+
+def boost(priority: int) -> int:
+    """Return how far ahead a priority (1 first, 5 last) puts a task."""
+    return (3 - priority) * BOOST
+
+
+def fair_of(shard: Shard, namespace: str, queue: str) -> Fair:
+    """Return the fair-queueing state of a queue. After a change of owner it goes on from where the queue's pass stood."""
+    fair = shard.fair.get((namespace, queue))
+    if fair is None:
+        passed = shard.counters.get((namespace, f"{PASS}{queue}"), 5 * BOOST)
+        fair = shard.fair[namespace, queue] = Fair(virtual=0, last={"": passed})
+        fair.virtual = passed
+    return fair
+
+
+def given_out(shard: Shard, task: Task) -> None:
+    """Move the queue's virtual time on to the task that was given out."""
+    fair = fair_of(shard, task.namespace, task.queue)
+    fair.virtual = max(fair.virtual, task.order_key + boost(task.spec.priority))

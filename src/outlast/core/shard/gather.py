@@ -1,0 +1,255 @@
+"""Batching: what inputs change gathers here until the commit before it has returned (ARCHITECTURE §4).
+
+Entities are noted as touched and written out once, when the batch is taken, however often they moved.
+"""
+
+from dataclasses import dataclass, field
+
+from outlast.core import codec
+from outlast.core.inputs import RunStatus
+from outlast.core.run import Run
+from outlast.core.task import Task
+from outlast.core.units import Fence
+from outlast.core.writes import (
+    AttemptRow,
+    Batch,
+    DedupRow,
+    HistoryRow,
+    ParkedRow,
+    RunRow,
+    TaskRow,
+    TimerRow,
+)
+
+ROW_BYTES = 200  # what a row takes beside its blobs, roughly; for the bound on a batch
+
+
+@dataclass(slots=True)
+class Gather:
+    """The batch that is being filled, number ``number``."""
+
+    shard: int
+    fence: Fence
+    number: int
+    runs: dict[str, Run] = field(default_factory=dict[str, Run])
+    tasks: dict[str, Task] = field(default_factory=dict[str, Task])
+    unparked: dict[str, None] = field(default_factory=dict[str, None])
+    attempts: list[AttemptRow] = field(default_factory=list[AttemptRow])
+    timers: dict[tuple[int, str], TimerRow] = field(default_factory=dict[tuple[int, str], TimerRow])
+    dropped_timers: dict[tuple[int, str], None] = field(default_factory=dict[tuple[int, str], None])
+    dedup: dict[tuple[str, str, str], DedupRow] = field(default_factory=dict[tuple[str, str, str], DedupRow])
+    counters: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    renew: bool = False
+    opened: int = 0  # runs made in this batch: orders them
+    bytes: int = 0
+
+    @property
+    def dirty(self) -> bool:
+        return bool(
+            self.runs
+            or self.tasks
+            or self.attempts
+            or self.timers
+            or self.dropped_timers
+            or self.dedup
+            or self.counters
+            or self.renew
+        )
+
+    def rows(self) -> int:
+        """Return roughly how many rows the batch will write."""
+        return 2 * len(self.runs) + len(self.tasks) + len(self.attempts) + len(self.timers) + len(self.dedup)
+
+    def touch_run(self, run: Run) -> None:
+        """Write ``run`` with this batch."""
+        run.pinned = self.number
+        self.runs[run.run_id] = run
+
+    def touch_task(self, task: Task) -> None:
+        """Write ``task`` with this batch."""
+        task.pinned = self.number
+        self.tasks[task.task_id] = task
+
+    def set_timer(self, timer: TimerRow) -> None:
+        """Write a timer's row."""
+        key = (timer.fire_at, timer.timer_id)
+        self.dropped_timers.pop(key, None)
+        self.timers[key] = timer
+
+    def drop_timer(self, fire_at: int, timer_id: str) -> None:
+        """Delete a timer's row, whether it is stored yet or not."""
+        key = (fire_at, timer_id)
+        self.timers.pop(key, None)
+        self.dropped_timers[key] = None
+
+    def take(self, *, now: int, lease_until: int) -> Batch:
+        """Return the batch as rows, and begin the next."""
+        batch = Batch(shard=self.shard, fence=self.fence, number=self.number, at=now, lease_until=lease_until)
+        for run in self.runs.values():
+            self._take_run(batch, run)
+        for task in self.tasks.values():
+            batch.tasks[task.task_id] = task_row(task, self.number)
+            if not task.stored:
+                task.stored = True
+                batch.new_tasks.add(task.task_id)
+        for row in self.attempts:
+            row.commit_no = self.number
+        batch.unparked = self.unparked
+        batch.attempts = self.attempts
+        batch.timers = self.timers
+        batch.dropped_timers = self.dropped_timers
+        batch.dedup = self.dedup
+        batch.counters = self.counters
+        batch.bytes = self.bytes
+        self._begin_next()
+        return batch
+
+    def _take_run(self, batch: Batch, run: Run) -> None:
+        if run.fresh:
+            first = run.next_event_id - len(run.fresh)
+            blob = codec.encode_events(run.fresh)
+            run.history_bytes += len(blob)
+            batch.history.append(HistoryRow(run.run_id, first, len(run.fresh), blob))
+            run.fresh = []
+        for n in range(run.parked_stored, len(run.parked)):
+            batch.parked.append(ParkedRow(run.run_id, n, codec.encode_timed(run.parked[n])))
+        run.parked_stored = len(run.parked)
+        batch.runs[run.run_id] = run_row(run, self.number)
+        if not run.stored:
+            run.stored = True
+            batch.new_runs.add(run.run_id)
+
+    def _begin_next(self) -> None:
+        self.number += 1
+        self.runs = {}
+        self.tasks = {}
+        self.unparked = {}
+        self.attempts = []
+        self.timers = {}
+        self.dropped_timers = {}
+        self.dedup = {}
+        self.counters = {}
+        self.renew = False
+        self.opened = 0
+        self.bytes = 0
+
+
+def run_row(run: Run, number: int) -> RunRow:
+    """Return the row of ``run`` as it is now; what never changes is left out once it is stored."""
+    return RunRow(
+        namespace=run.namespace,
+        workflow_id=run.workflow_id,
+        run_id=run.run_id,
+        opened_no=run.opened_no,
+        original_run_id=run.original_run_id,
+        first_run_id=run.first_run_id,
+        type=run.type,
+        status=run.status.value,
+        queue=run.queue,
+        build=run.build,
+        principal=run.principal,
+        identity=run.identity,
+        started_at=run.started_at,
+        closed_at=run.closed_at,
+        next_event_id=run.next_event_id,
+        history_bytes=run.history_bytes,
+        ready_at=run.ready_at,
+        reason=run.reason,
+        parent=run.parent,
+        fixed=b"" if run.stored else codec.encode_fixed(run.fixed),
+        state=codec.encode_state(run.state),
+        outcome=codec.encode_outcome(run.outcome) if run.outcome else b"",
+        commit_no=number,
+    )
+
+
+def task_row(task: Task, number: int) -> TaskRow:
+    """Return the row of ``task`` as it is now; its spec is left out once it is stored."""
+    return TaskRow(
+        namespace=task.namespace,
+        task_id=task.task_id,
+        queue=task.queue,
+        type=task.type,
+        build=task.build,
+        state=task.state,
+        reason=task.reason,
+        ready=int(task.ready),
+        order_key=task.order_key,
+        attempt=task.attempt,
+        lease=task.lease,
+        lease_until=task.lease_until,
+        worker=task.worker,
+        run_at=task.run_at,
+        enqueued_at=task.enqueued_at,
+        closed_at=task.closed_at,
+        run_id=task.run_id,
+        scheduled_event_id=task.scheduled_event_id,
+        principal=task.principal,
+        identity=task.identity,
+        spec=b"" if task.stored else codec.encode_spec(task.spec),
+        status=codec.encode_status(task.status),
+        commit_no=number,
+    )
+
+
+def run_of(row: RunRow, parked: list[ParkedRow]) -> Run:
+    """Open up a row that was read, with its parked events."""
+    run = Run(
+        namespace=row.namespace,
+        workflow_id=row.workflow_id,
+        run_id=row.run_id,
+        opened_no=row.opened_no,
+        original_run_id=row.original_run_id,
+        first_run_id=row.first_run_id,
+        type=row.type,
+        queue=row.queue,
+        build=row.build,
+        principal=row.principal,
+        identity=row.identity,
+        started_at=row.started_at,
+        fixed=codec.decode_fixed(row.fixed),
+        state=codec.decode_state(row.state),
+        status=RunStatus(row.status),
+        closed_at=row.closed_at,
+        next_event_id=row.next_event_id,
+        history_bytes=row.history_bytes,
+        ready_at=row.ready_at,
+        reason=row.reason,
+        parent=row.parent,
+        outcome=codec.decode_outcome(row.outcome) if row.outcome else None,
+        stored=True,
+        pinned=row.commit_no,
+    )
+    run.parked = [codec.decode_timed(item.blob) for item in parked]
+    run.parked_stored = len(run.parked)
+    return run
+
+
+def task_of(row: TaskRow) -> Task:
+    """Open up a row that was read."""
+    return Task(
+        namespace=row.namespace,
+        task_id=row.task_id,
+        queue=row.queue,
+        type=row.type,
+        spec=codec.decode_spec(row.spec),
+        status=codec.decode_status(row.status),
+        build=row.build,
+        state=row.state,
+        reason=row.reason,
+        ready=bool(row.ready),
+        order_key=row.order_key,
+        attempt=row.attempt,
+        lease=row.lease,
+        lease_until=row.lease_until,
+        worker=row.worker,
+        run_at=row.run_at,
+        enqueued_at=row.enqueued_at,
+        closed_at=row.closed_at,
+        run_id=row.run_id,
+        scheduled_event_id=row.scheduled_event_id,
+        principal=row.principal,
+        identity=row.identity,
+        stored=True,
+        pinned=row.commit_no,
+    )

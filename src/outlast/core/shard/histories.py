@@ -1,0 +1,62 @@
+"""Histories: giving events their ids, or parking them while a turn is in a worker's hands."""
+
+import msgspec
+
+from outlast.core import events as e
+from outlast.core.run import Run
+from outlast.core.shard.state import Shard
+
+ACTIVITY_ENDS = (
+    e.ActivityTaskCompleted,
+    e.ActivityTaskFailed,
+    e.ActivityTaskTimedOut,
+    e.ActivityTaskCanceled,
+)
+EVENT_BEFORE = -1  # stands for the id of the event that is recorded directly before
+
+
+def append(shard: Shard, run: Run, *events: e.Event) -> None:
+    """Record ``events``, or park them while a turn is in a worker's hands (TEMPORAL §2.2)."""
+    shard.gather.touch_run(run)
+    if run.turn is None:
+        for event in events:
+            record(run, shard.now, event)
+        return
+    for event in events:
+        run.parked.append((shard.now, event))
+        run.state.parked_bytes += _size(event)
+        run.state.parked_count += 1
+
+
+def _size(event: e.Event) -> int:
+    return len(msgspec.msgpack.encode(event)) if isinstance(event, e.WorkflowExecutionSignaled) else 100
+
+
+def record(run: Run, at: int, event: e.Event) -> int:
+    """Give ``event`` its id. The end of an activity learns here the id of its start, which is the event before it."""
+    if isinstance(event, ACTIVITY_ENDS) and event.started_event_id < 0:
+        event = msgspec.structs.replace(event, started_event_id=run.next_event_id - 1)
+    return run.record(at, event)
+
+
+def flush_parked(shard: Shard, run: Run, *, without_timers: set[str] | None = None) -> list[e.Event]:
+    """Give the parked events their ids, in order of arrival; return them. ``without_timers``: whose firing is dropped."""
+    flushed: list[e.Event] = []
+    for at, event in run.parked:
+        if without_timers and isinstance(event, e.TimerFired) and event.timer_id in without_timers:
+            continue
+        record(run, at, event)
+        flushed.append(event)
+    drop_parked(shard, run)
+    return flushed
+
+
+def drop_parked(shard: Shard, run: Run) -> None:
+    """Forget the parked events and their rows."""
+    if run.parked_stored:
+        shard.gather.unparked[run.run_id] = None
+    run.parked = []
+    run.parked_stored = 0
+    run.state.parked_bytes = 0
+    run.state.parked_count = 0
+    shard.gather.touch_run(run)

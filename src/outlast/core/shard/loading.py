@@ -1,0 +1,271 @@
+"""Bringing rows into memory: what an input needs before it can be applied, the pages of recovery, and eviction.
+
+An input whose entities are not in memory waits while they are read; inputs behind it that need the same wait with it, in
+order. What is known to be absent is remembered, since only this owner can make it. Memory wins over a page: a page may be
+older than what has happened meanwhile, so an entity that was written since the page was asked for cannot have been evicted.
+"""
+
+from dataclasses import dataclass, field
+
+from outlast.core.inputs import TaskState
+from outlast.core.shard import needs, offers, tasks
+from outlast.core.shard.admitted import Admitted
+from outlast.core.shard.gather import run_of, task_of
+from outlast.core.shard.histories import flush_parked
+from outlast.core.shard.needs import Key
+from outlast.core.shard.outputs import Ask
+from outlast.core.shard.state import Shard
+from outlast.core.task import Task
+from outlast.core.writes import (
+    Load,
+    LoadKeys,
+    LoadLeasedTasks,
+    LoadReadyRuns,
+    LoadReadyTasks,
+    LoadTimers,
+    Page,
+    ParkedRow,
+    RunRow,
+)
+
+
+@dataclass(slots=True)
+class Asked:
+    """A load that is on its way."""
+
+    load: Load
+    committed: int  # number of the last committed batch when it was asked for
+    keys: list[Key] = field(default_factory=list[Key])
+
+
+@dataclass(slots=True)
+class Loading:
+    """All loads of a shard."""
+
+    next_id: int = 1
+    asked: dict[int, Asked] = field(default_factory=dict[int, Asked])
+    pending: dict[Key, list[Admitted]] = field(default_factory=dict[Key, list[Admitted]])  # keys being read -> who waits
+    wanted: dict[Key, None] = field(default_factory=dict[Key, None])  # keys to be read with the next load
+
+
+def missing(shard: Shard, loading: Loading, admitted: Admitted) -> bool:
+    """Return whether ``admitted`` must wait for rows; it is then kept with the first of them."""
+    absent_keys = [key for key in needs.of(shard, admitted) if not _known(shard, key)]
+    if not absent_keys:
+        return False
+    for key in absent_keys:
+        if key not in loading.pending:
+            loading.pending[key] = []
+            loading.wanted[key] = None
+    loading.pending[absent_keys[0]].append(admitted)
+    return True
+
+
+def _known(shard: Shard, key: Key) -> bool:
+    kind = key[0]
+    if key in shard.absent:
+        return True
+    if kind == "task":
+        return key[1] in shard.tasks
+    if kind == "run":
+        return key[1] in shard.runs
+    if kind == "workflow":
+        return (key[1], key[2]) in shard.latest
+    return (key[1], key[2], key[3]) in shard.dedup
+
+
+def ask_keys(shard: Shard, loading: Loading) -> None:
+    """Ask for everything that inputs of this stretch need, in one load."""
+    if not loading.wanted:
+        return
+    keys, loading.wanted = list(loading.wanted), {}
+    load = LoadKeys(
+        workflows=tuple((key[1], key[2]) for key in keys if key[0] == "workflow"),
+        runs=tuple(key[1] for key in keys if key[0] == "run"),
+        tasks=tuple(key[1] for key in keys if key[0] == "task"),
+        dedup=tuple((key[1], key[2], key[3]) for key in keys if key[0] == "dedup"),
+    )
+    ask(shard, loading, load, keys)
+
+
+def ask(shard: Shard, loading: Loading, load: Load, keys: list[Key] | None = None) -> None:
+    """Have the shell read ``load``."""
+    load_id = loading.next_id
+    loading.next_id += 1
+    loading.asked[load_id] = Asked(load, shard.gate.committed, keys or [])
+    shard.outputs.append(Ask(load_id, load))
+
+
+def recall_runs(shard: Shard, loading: Loading) -> None:
+    """Ask for runs on offer that have left memory."""
+    for run_id in shard.recalled:
+        key: Key = ("run", run_id)
+        if run_id not in shard.runs and key not in loading.pending:
+            loading.pending[key] = []
+            loading.wanted[key] = None
+    shard.recalled = {}
+
+
+def ask_pages(shard: Shard, loading: Loading) -> None:
+    """Ask for the next pages of windows that run short."""
+    rows = shard.config.page_rows
+    if shard.timers.wants_page():
+        shard.timers.loading = True
+        assert shard.timers.low is not None
+        ask(shard, loading, LoadTimers(after=shard.timers.low, limit=rows))
+    names, shard.short = dict.fromkeys(shard.short), []
+    for name in names:
+        window = shard.ready[name]
+        if window.wants_page():
+            window.loading = True
+            assert window.low is not None
+            namespace, queue, type_name = name
+            load = LoadReadyTasks(namespace=namespace, queue=queue, type=type_name, after=window.low, limit=rows)
+            ask(shard, loading, load)
+
+
+def take_in(shard: Shard, loading: Loading, load_id: int, page: Page) -> list[Admitted]:
+    """Take a page in; return the inputs that waited for it, in order."""
+    asked = loading.asked.pop(load_id)
+    names = asked.load.workflows if isinstance(asked.load, LoadKeys) else ()
+    _adopt_runs(shard, page.runs, page.parked, latest_of=frozenset(names))
+    match asked.load:
+        case LoadKeys():
+            for row in page.tasks:
+                adopt(shard, task_of(row))
+            for row in page.dedup:
+                shard.dedup.setdefault((row.namespace, row.scope, row.key), (row, 0))
+            return _released(shard, loading, asked.keys)
+        case LoadReadyTasks() as load:
+            _take_ready(shard, load, page, asked.committed)
+        case LoadTimers() as load:
+            for row in page.timers:
+                shard.timers.push((row.fire_at, row.timer_id), row)
+            keys = [(row.fire_at, row.timer_id) for row in page.timers]
+            shard.timers.page_read(keys, at_end=len(keys) < load.limit, committed_at_ask=asked.committed)
+        case LoadLeasedTasks() as load:
+            for row in page.tasks:
+                adopt(shard, task_of(row))
+            if len(page.tasks) >= load.limit:
+                ask(shard, loading, LoadLeasedTasks(after=page.tasks[-1].task_id, limit=load.limit))
+        case LoadReadyRuns() as load:
+            if len(page.runs) >= load.limit:
+                last = page.runs[-1]
+                ask(shard, loading, LoadReadyRuns(after=(last.ready_at, last.run_id), limit=load.limit))
+    return []
+
+
+def _released(shard: Shard, loading: Loading, keys: list[Key]) -> list[Admitted]:
+    released: list[Admitted] = []
+    for key in keys:
+        released += loading.pending.pop(key, [])
+        if not _known(shard, key):
+            shard.absent[key] = None
+    return released
+
+
+def _adopt_runs(
+    shard: Shard, rows: list[RunRow], parked_rows: list[ParkedRow], *, latest_of: frozenset[tuple[str, str]]
+) -> None:
+    """Keep runs that were read. An open run is the latest of its workflow id; so is what was read as such."""
+    parked: dict[str, list[ParkedRow]] = {}
+    for row in parked_rows:
+        parked.setdefault(row.run_id, []).append(row)
+    latest_read: dict[tuple[str, str], RunRow] = {}
+    revived: list[str] = []
+    for row in rows:
+        name = (row.namespace, row.workflow_id)
+        best = latest_read.get(name)
+        if name in latest_of and (best is None or best.opened_no < row.opened_no):
+            latest_read[name] = row
+        if row.run_id in shard.runs:
+            continue
+        run = shard.runs[row.run_id] = run_of(row, parked.get(row.run_id, []))
+        if run.open:
+            shard.latest.setdefault(name, run.run_id)
+            revived.append(run.run_id)
+    for name, row in latest_read.items():
+        shard.latest.setdefault(name, row.run_id)
+    for run_id in revived:
+        _revive(shard, run_id)
+
+
+def _revive(shard: Shard, run_id: str) -> None:
+    """Offer a run that was read and needs a turn. Parked events are flushed first: the turn they waited for is void."""
+    run = shard.runs[run_id]
+    if run.parked:
+        flush_parked(shard, run)
+        offers.need(shard, run)
+    offers.offer(shard, run)
+
+
+def adopt(shard: Shard, task: Task) -> Task:
+    """Keep a task that was read, unless memory has it; a running lease is watched from now on."""
+    known = shard.tasks.get(task.task_id)
+    if known is not None:
+        return known
+    shard.tasks[task.task_id] = task
+    if task.state is TaskState.LEASED:
+        tasks.hold_lease(shard, task)
+        task_ids, given = shard.poll_answers.get(task.status.poll_id, ([], []))
+        shard.poll_answers[task.status.poll_id] = ([*task_ids, task.task_id], given)
+    return task
+
+
+def _take_ready(shard: Shard, load: LoadReadyTasks, page: Page, committed: int) -> None:
+    window = shard.ready[load.namespace, load.queue, load.type]
+    keys: list[tuple[int, str]] = []
+    for row in page.tasks:
+        keys.append((row.order_key, row.task_id))
+        task = adopt(shard, task_of(row))
+        if task.ready and not task.in_window and task.task_id not in shard.hosts:
+            task.in_window = True
+            window.push((task.order_key, task.task_id), task.task_id)
+    window.page_read(keys, at_end=len(keys) < load.limit, committed_at_ask=committed)
+    shard.hot[load.namespace, load.queue] = None
+    shard.short.append((load.namespace, load.queue, load.type))
+
+
+def evict(shard: Shard, loading: Loading) -> None:
+    """Drop what has not been used for longest while caches are over their bounds."""
+    floor = min((asked.committed for asked in loading.asked.values()), default=shard.gate.committed)
+    excess = len(shard.runs) - shard.config.runs_cached_max
+    if excess > 0:
+        _evict_runs(shard, excess, floor)
+    excess = len(shard.tasks) - shard.config.tasks_cached_max
+    if excess > 0:
+        _evict_tasks(shard, excess, floor)
+    while len(shard.dedup) > shard.config.dedup_cached_max:
+        key = next(iter(shard.dedup))
+        if shard.dedup[key][1] > floor:
+            break
+        del shard.dedup[key]
+    while len(shard.absent) > shard.config.dedup_cached_max:
+        shard.absent.popitem(last=False)
+
+
+def _evict_runs(shard: Shard, excess: int, floor: int) -> None:
+    looked_at = list(shard.runs.values())[: 2 * excess + 100]
+    for run in looked_at:
+        if excess <= 0:
+            return
+        if run.turn is not None or run.pinned > floor or run.fresh or run.run_id in shard.gather.runs:
+            shard.runs.move_to_end(run.run_id)
+            continue
+        del shard.runs[run.run_id]
+        if shard.latest.get((run.namespace, run.workflow_id)) == run.run_id:
+            del shard.latest[run.namespace, run.workflow_id]
+        excess -= 1
+
+
+def _evict_tasks(shard: Shard, excess: int, floor: int) -> None:
+    looked_at = list(shard.tasks.values())[: 2 * excess + 100]
+    for task in looked_at:
+        if excess <= 0:
+            return
+        held = task.state is TaskState.LEASED or (task.in_window and task.ready) or task.task_id in shard.hosts
+        if held or task.pinned > floor or task.task_id in shard.gather.tasks:
+            shard.tasks.move_to_end(task.task_id)
+            continue
+        del shard.tasks[task.task_id]
+        excess -= 1

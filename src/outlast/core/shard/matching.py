@@ -1,0 +1,278 @@
+"""Matching: bringing waiting work and polls together.
+
+Done when a batch is about to be taken, not at each input: what has gathered meanwhile then goes out in few answers, and
+leases of one batch cost one commit.
+"""
+
+from collections import deque
+
+from outlast.core.errors import Busy
+from outlast.core.inputs import Poll, TaskLease, TaskState, Work, WorkflowTask
+from outlast.core.run import Run
+from outlast.core.shard import offers, tasks, turns
+from outlast.core.shard.fairness import given_out
+from outlast.core.shard.state import QueueName, Shard, WaitingPoll, WorkerSeen
+from outlast.core.task import Task
+
+HOST_QUIET = 10 * 1_000_000_000  # a worker that was to run a suspect task and does not poll so long is passed over
+
+
+def hold(shard: Shard, poll: Poll, *, namespace: str, ticket: object) -> None:
+    """Take a poll in; it is answered when there is work, or when its wait is over.
+
+    Raises:
+        Busy: as many polls are held as may be.
+    """
+    seen = shard.worker(poll.worker)
+    if seen.stopped:
+        shard.answer(ticket, Work())
+        return
+    _note_types(shard, poll, namespace)
+    held = shard.poll_of.get(poll.poll_id)
+    if held is not None:
+        # The caller asks again because it thinks the first request lost: that one gets an empty answer.
+        drop(shard, held)
+        shard.answer(held.ticket, Work())
+    elif poll.poll_id in shard.poll_answers:
+        again = _answer_again(shard, poll)
+        if again is not None:
+            shard.answer(ticket, again)
+            return
+    if len(shard.poll_of) >= shard.config.polls_max:
+        raise Busy("busy", f"{shard.config.polls_max} polls are held.", remedy="Poll again a little later.")
+    waiting = WaitingPoll(ticket, namespace, poll, shard.now + max(poll.wait, 0))
+    shard.poll_of[poll.poll_id] = waiting
+    for queue in poll.queues:
+        shard.polls.setdefault((namespace, queue), deque()).append(waiting)
+        shard.hot[namespace, queue] = None
+    shard.expire_at(waiting.until, "poll", poll.poll_id, 0)
+
+
+def _note_types(shard: Shard, poll: Poll, namespace: str) -> None:
+    for queue in poll.queues:
+        for kind, names in (("w", poll.workflow_types), ("t", poll.task_types)):
+            for name in names:
+                shard.types_seen[namespace, queue, f"{kind}:{name}"] = shard.now
+        for name in poll.task_types:
+            tasks.window_of(shard, (namespace, queue, name))
+    if len(shard.types_seen) > shard.config.window_max:
+        shard.types_seen.clear()  # it only serves descriptions; workers poll again within the minute
+
+
+def drop(shard: Shard, waiting: WaitingPoll) -> None:
+    """Hold a poll no longer."""
+    shard.poll_of.pop(waiting.poll.poll_id, None)
+    for queue in waiting.poll.queues:
+        held = shard.polls.get((waiting.namespace, queue))
+        if held is not None and waiting in held:
+            held.remove(waiting)
+
+
+def end_wait(shard: Shard, poll_id: str) -> None:
+    """Answer a poll whose wait is over."""
+    waiting = shard.poll_of.get(poll_id)
+    if waiting is not None and waiting.until <= shard.now:
+        drop(shard, waiting)
+        shard.answer(waiting.ticket, Work())
+
+
+def stop_worker(shard: Shard, name: str) -> None:
+    """Give this worker nothing more; its runs are offered to any."""
+    seen = shard.worker(name)
+    seen.stopped = True
+    for waiting in [held for held in shard.poll_of.values() if held.poll.worker == name]:
+        drop(shard, waiting)
+        shard.answer(waiting.ticket, Work())
+    for run_id in shard.sticky.pop(name, ()):
+        run = shard.runs.get(run_id)
+        if run is not None and run.state.sticky_worker == name:
+            offers.unstick(shard, run)
+
+
+def match(shard: Shard) -> None:
+    """Give out what can be given out, queue by queue, polls in the order in which they came."""
+    while shard.hot:
+        hot, shard.hot = list(shard.hot), {}
+        for queue in hot:
+            for waiting in list(shard.polls.get(queue, ())):
+                if waiting.poll.poll_id in shard.poll_of:
+                    _serve(shard, waiting)
+
+
+def _serve(shard: Shard, waiting: WaitingPoll) -> None:
+    poll = waiting.poll
+    seen = shard.workers.get(poll.worker) or shard.worker(poll.worker)
+    work_turns: list[WorkflowTask] = []
+    leased: list[TaskLease] = []
+    for queue in poll.queues:
+        name = (waiting.namespace, queue)
+        while len(work_turns) < poll.workflow_slots and (run := _next_run(shard, name, poll)) is not None:
+            work_turns.append(turns.give(shard, run, poll))
+    if poll.slots > 0:
+        leased = _lease_tasks(shard, waiting, seen)
+    if not leased and not work_turns:
+        return
+    drop(shard, waiting)
+    _remember(shard, poll, leased, work_turns)
+    shard.answer(waiting.ticket, Work(tasks=tuple(leased), workflow_tasks=tuple(work_turns)))
+
+
+def _next_run(shard: Shard, queue: QueueName, poll: Poll) -> Run | None:
+    mine = shard.sticky.get(poll.worker)
+    if mine:
+        run = offers.take(shard, mine, worker=poll.worker)
+        if run is not None:
+            return run
+    for type_name in poll.workflow_types:
+        offered = shard.offers.get((*queue, type_name))
+        if offered:
+            run = offers.take(shard, offered, worker="")
+            if run is not None:
+                return run
+    return None
+
+
+def _lease_tasks(shard: Shard, waiting: WaitingPoll, seen: WorkerSeen) -> list[TaskLease]:
+    poll, leased = waiting.poll, list[TaskLease]()
+    if seen.suspect:
+        suspect = shard.tasks.get(seen.suspect)
+        if suspect is not None and suspect.state is TaskState.LEASED:
+            return leased  # a suspect runs alone: nothing goes beside it
+        if suspect is not None and suspect.ready and shard.hosts.get(seen.suspect) == seen.name:
+            if seen.leases:
+                return leased  # it starts here once the worker is idle
+            del shard.hosts[seen.suspect]
+            return [_lease(shard, suspect, poll)]
+        shard.hosts.pop(seen.suspect, None)
+        seen.suspect = ""
+    for queue in poll.queues:
+        while len(leased) < poll.slots:
+            task = _next_task(shard, (waiting.namespace, queue), poll)
+            if task is None:
+                break
+            if task.status.lost_in_a_row >= tasks.machine.SUSPECT_AFTER:
+                if leased or seen.leases:
+                    _host(shard, task, seen)
+                    return leased
+                return [_lease(shard, task, poll)]
+            leased.append(_lease(shard, task, poll))
+    return leased
+
+
+def _host(shard: Shard, task: Task, seen: WorkerSeen) -> None:
+    """Have a worker run a suspect task alone as soon as it is idle; until then nothing new goes to it."""
+    seen.suspect = task.task_id
+    shard.hosts[task.task_id] = seen.name
+    shard.expire_at(shard.now + HOST_QUIET, "host", task.task_id, 0)
+
+
+def look_at_host(shard: Shard, task_id: str) -> None:
+    """Let any worker have a suspect task whose host no longer polls."""
+    name = shard.hosts.get(task_id)
+    if name is None:
+        return
+    seen = shard.workers.get(name)
+    if seen is not None and not seen.stopped and shard.now - seen.seen_at < HOST_QUIET:
+        shard.expire_at(shard.now + HOST_QUIET, "host", task_id, 0)
+        return
+    del shard.hosts[task_id]
+    if seen is not None:
+        seen.suspect = ""
+    task = shard.tasks.get(task_id)
+    if task is not None and task.ready:
+        tasks.put_in_window(shard, task)
+
+
+def _next_task(shard: Shard, queue: QueueName, poll: Poll) -> Task | None:
+    """Take the ready task with the smallest order key among the types that the worker knows."""
+    best = None
+    for type_name in poll.task_types:
+        window = shard.ready.get((*queue, type_name))
+        if window is None:
+            continue
+        heap = window.heap
+        while heap and not _stands(shard, heap[0][1], heap[0][0][0]):
+            window.pop()
+        if window.wants_page():
+            shard.short.append((*queue, type_name))
+        if heap and (best is None or heap[0][0] < best.heap[0][0]):
+            best = window
+    if best is None:
+        return None
+    task = shard.tasks[best.pop()]
+    task.in_window = False
+    if best.wants_page():
+        shard.short.append((task.namespace, task.queue, task.type))
+    return task
+
+
+def _stands(shard: Shard, task_id: str, order_key: int) -> bool:
+    task = shard.tasks.get(task_id)
+    if task is None:
+        return False
+    return task.ready and task.order_key == order_key and task_id not in shard.hosts
+
+
+def _lease(shard: Shard, task: Task, poll: Poll) -> TaskLease:
+    tasks.lease(
+        shard, task, worker=poll.worker, identity=poll.identity, build=poll.build, poll_id=poll.poll_id
+    )
+    given_out(shard, task)
+    return lease_of(shard, task)
+
+
+def lease_of(shard: Shard, task: Task) -> TaskLease:
+    """Return what the worker that holds ``task`` is told."""
+    spec, status = task.spec, task.status
+    return TaskLease(
+        token=tasks.TaskToken(task.task_id, task.lease),
+        type=task.type,
+        queue=task.queue,
+        attempt=task.attempt,
+        attempts_max=task.attempts_max,
+        input=spec.input,
+        headers=spec.headers,
+        operation_id=spec.operation_id,
+        workflow_id=spec.workflow_id,
+        run_id=task.run_id,
+        activity_id=spec.activity_id,
+        lease=shard.config.task_lease,
+        start_to_close=spec.start_to_close,
+        heartbeat=spec.heartbeat,
+        details=status.details,
+        last_failure=status.failure,
+        enqueued_at=task.enqueued_at,
+        started_at=status.started_at,
+        deadline=status.attempt_deadline,
+        begin_needed=task.begin_needed,
+        priority=spec.priority,
+    )
+
+
+def _remember(shard: Shard, poll: Poll, leased: list[TaskLease], given: list[WorkflowTask]) -> None:
+    shard.poll_answers[poll.poll_id] = (
+        [item.token.task_id for item in leased],
+        [(item.token.run_id, item.token.dispatch) for item in given],
+    )
+    while len(shard.poll_answers) > shard.config.poll_answers_max:
+        shard.poll_answers.popitem(last=False)
+
+
+def _answer_again(shard: Shard, poll: Poll) -> Work | None:
+    """Return the same leases as before, those that still run; None when there are none: it is then a new poll."""
+    task_ids, given = shard.poll_answers[poll.poll_id]
+    leased = [
+        lease_of(shard, task)
+        for task_id in task_ids
+        if (task := shard.tasks.get(task_id)) is not None
+        and task.state is TaskState.LEASED
+        and task.status.poll_id == poll.poll_id
+    ]
+    work_turns = [
+        turns.shown(shard, run, timeout=run.turn.deadline - run.turn.started_at)
+        for run_id, dispatch in given
+        if (run := shard.runs.get(run_id)) is not None and run.turn is not None and run.turn.dispatch == dispatch
+    ]
+    if not leased and not work_turns:
+        return None
+    return Work(tasks=tuple(leased), workflow_tasks=tuple(work_turns))

@@ -1,0 +1,135 @@
+"""Which entities an input needs in memory before it can be applied.
+
+Asked again after each load: what is read first may show what else is needed (a task, then the run it belongs to).
+"""
+
+from outlast.core import inputs as i
+from outlast.core.run import Run
+from outlast.core.shard import dedup
+from outlast.core.shard.admitted import Admitted, LeaseEnded, RunOverLimit, TimerDue
+from outlast.core.shard.runs import workflow_id_of
+from outlast.core.shard.state import Shard
+from outlast.core.shard.tasks import KEY_SCOPE
+from outlast.core.shard.turns import tasks_to_cancel
+from outlast.core.shard.why import DESCRIBED_MAX
+from outlast.core.writes import TimerKind
+
+Key = tuple[str, ...]  # ("workflow", namespace, id) | ("run", id) | ("task", id) | ("dedup", namespace, scope, key)
+
+_RUN_TIMERS = frozenset({TimerKind.RUN_TIMER, TimerKind.RUN_TIMEOUT, TimerKind.RUN_BACKOFF})
+
+
+def of(shard: Shard, admitted: Admitted) -> list[Key]:
+    """Return the keys of what ``admitted`` needs, as far as that can be said now."""
+    namespace = admitted.namespace
+    match admitted.input:
+        case i.StartWorkflow() as request:
+            return _of_start(shard, namespace, request)
+        case i.StartWorkflows() as request:
+            return [key for item in request.items for key in _of_start(shard, namespace, item)]
+        case i.EnqueueTask() as request:
+            return _of_enqueue(namespace, request)
+        case i.EnqueueTasks() as request:
+            return [key for item in request.items for key in _of_enqueue(namespace, item)]
+        case i.SignalWorkflow() as request:
+            scope = f"signal/{request.workflow_id}"
+            return [_run_key(namespace, request), ("dedup", namespace, scope, request.request_id)]
+        case i.CancelWorkflow() as request:
+            return [_run_key(namespace, request)]
+        case i.TerminateWorkflow() | i.DescribeWorkflow() as request:
+            key = _run_key(namespace, request)
+            run = _named(shard, namespace, request)
+            most = None if isinstance(request, i.TerminateWorkflow) else DESCRIBED_MAX
+            return [key, *(_open_tasks(run, most) if run is not None else ())]
+        case i.AwaitWorkflow() as request:
+            return _of_await(shard, namespace, request)
+        case i.CancelTask() | i.DescribeTask() | i.AwaitTask() as request:
+            return [("task", request.task_id)]
+        case i.Begin() | i.ReturnTasks() as request:
+            return [("task", token.task_id) for token in request.tokens]
+        case i.Heartbeat() as request:
+            return [("task", item.token.task_id) for item in request.items]
+        case i.CompleteTasks() as request:
+            return [key for item in request.items for key in _task_and_run(shard, item.token.task_id)]
+        case i.CompleteWorkflowTasks() as request:
+            return _of_turns(shard, request)
+        case i.Poll() | i.StopWorker():
+            return []
+        case LeaseEnded() as ended:
+            return _task_and_run(shard, ended.task_id)
+        case RunOverLimit() as over:
+            run = shard.runs.get(over.run_id)
+            return [("run", over.run_id), *(_open_tasks(run, None) if run is not None else ())]
+        case TimerDue() as due:
+            return _of_timer(shard, due)
+
+
+def _of_start(shard: Shard, namespace: str, request: i.StartWorkflow) -> list[Key]:
+    workflow_id = workflow_id_of(request)
+    keys: list[Key] = [("workflow", namespace, workflow_id), ("run", request.run_id)]
+    if request.workflow_id:
+        keys.append(("dedup", namespace, dedup.start_scope(workflow_id), request.request_id))
+    if request.if_open is i.IfOpen.TERMINATE:
+        known = shard.latest.get((namespace, workflow_id))
+        if known is not None:
+            keys += _open_tasks(shard.runs[known], None)
+    return keys
+
+
+def _of_enqueue(namespace: str, request: i.EnqueueTask) -> list[Key]:
+    if request.key and request.key != request.task_id:
+        return [("task", request.task_id), ("dedup", namespace, KEY_SCOPE, request.key)]
+    return [("task", request.task_id)]
+
+
+def _run_key(
+    namespace: str,
+    request: i.SignalWorkflow | i.CancelWorkflow | i.TerminateWorkflow | i.DescribeWorkflow | i.AwaitWorkflow,
+) -> Key:
+    return ("run", request.run_id) if request.run_id else ("workflow", namespace, request.workflow_id)
+
+
+def _named(
+    shard: Shard, namespace: str, request: i.TerminateWorkflow | i.DescribeWorkflow | i.AwaitWorkflow
+) -> Run | None:
+    run_id = request.run_id or shard.latest.get((namespace, request.workflow_id), "")
+    return shard.runs.get(run_id)
+
+
+def _of_await(shard: Shard, namespace: str, request: i.AwaitWorkflow) -> list[Key]:
+    keys = [_run_key(namespace, request)]
+    run = _named(shard, namespace, request)
+    if run is not None and request.follow and run.outcome is not None and run.outcome.new_run_id:
+        keys.append(("workflow", namespace, run.workflow_id))
+    return keys
+
+
+def _open_tasks(run: Run, most: int | None) -> list[Key]:
+    if not run.open:
+        return []
+    return [("task", open_.task_id) for open_ in list(run.state.activities.values())[:most]]
+
+
+def _task_and_run(shard: Shard, task_id: str) -> list[Key]:
+    task = shard.tasks.get(task_id)
+    if task is None or not task.run_id:
+        return [("task", task_id)]
+    return [("task", task_id), ("run", task.run_id)]
+
+
+def _of_turns(shard: Shard, request: i.CompleteWorkflowTasks) -> list[Key]:
+    keys: list[Key] = []
+    for item in request.done:
+        run = shard.runs.get(item.token.run_id)
+        if run is not None and run.turn is not None:
+            keys += [("task", task_id) for task_id in tasks_to_cancel(run, item.commands)]
+    return keys
+
+
+def _of_timer(shard: Shard, due: TimerDue) -> list[Key]:
+    if due.kind not in _RUN_TIMERS:
+        return _task_and_run(shard, due.target)
+    run = shard.runs.get(due.target)
+    if run is not None and due.kind == TimerKind.RUN_TIMEOUT:
+        return [("run", due.target), *_open_tasks(run, None)]
+    return [("run", due.target)]

@@ -1,0 +1,69 @@
+"""Workflow tasks on offer: which runs need a turn, and which workers may take it.
+
+A run that needs a turn has ``ready_at``. It waits a while for the worker that has it in memory, then for any. Nothing of
+this is stored but ``ready_at``: on load the offer is made again (ARCHITECTURE §6).
+"""
+
+from collections import deque
+
+from outlast.core.run import Run
+from outlast.core.shard.state import Shard
+
+
+def need(shard: Shard, run: Run) -> None:
+    """Note that ``run`` has something to show to its code. While a turn is out, its end will see to it."""
+    if not run.open or run.turn is not None:
+        return
+    if run.ready_at == 0:
+        run.ready_at = shard.now
+    shard.gather.touch_run(run)
+    offer(shard, run)
+
+
+def offer(shard: Shard, run: Run) -> None:
+    """Put a run that needs a turn where a worker finds it, once."""
+    if run.offered or run.turn is not None or not run.open or run.ready_at == 0:
+        return
+    if run.state.task_retry_at > shard.now:
+        shard.expire_at(run.state.task_retry_at, "retry_turn", run.run_id, 0)
+        return
+    run.offered = True
+    worker = run.state.sticky_worker
+    seen = shard.workers.get(worker) if worker else None
+    if seen is not None and not seen.stopped and shard.now - seen.seen_at < shard.config.sticky_timeout:
+        shard.sticky.setdefault(worker, deque()).append(run.run_id)
+        shard.expire_at(shard.now + shard.config.sticky_timeout, "sticky", run.run_id, 0)
+    else:
+        run.state.sticky_worker = ""
+        shard.offers.setdefault((run.namespace, run.queue, run.type), deque()).append(run.run_id)
+    shard.hot[run.namespace, run.queue] = None
+
+
+def unstick(shard: Shard, run: Run) -> None:
+    """Offer a run to any worker, whose own worker did not come for it in time. Its old place is skipped when met."""
+    if not run.offered or run.turn is not None or not run.state.sticky_worker:
+        return
+    run.state.sticky_worker = ""
+    run.offered = False
+    offer(shard, run)
+
+
+def withdraw(shard: Shard, run: Run) -> None:
+    """Make the turn that is out void: its completion will find nothing."""
+    if run.turn is not None:
+        run.turn = None
+        shard.turns -= 1
+
+
+def take(shard: Shard, run_ids: deque[str], *, worker: str) -> Run | None:
+    """Take the first run from a queue of offers that still stands there; ``worker`` is "" for a queue of any worker."""
+    while run_ids:
+        run_id = run_ids.popleft()
+        run = shard.runs.get(run_id)
+        if run is None:
+            shard.recalled[run_id] = None  # left memory meanwhile; it is offered again once it is back
+            continue
+        if run.offered and run.open and run.turn is None and run.state.sticky_worker == worker:
+            run.offered = False
+            return run
+    return None

@@ -1,0 +1,51 @@
+"""What a shard core asks of the shell around it."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from outlast.core.events import Timed, WorkflowTaskScheduled, WorkflowTaskStarted
+from outlast.core.inputs import Reply, WorkflowTask
+from outlast.core.writes import Load
+
+
+@dataclass(slots=True, frozen=True)
+class Answer:
+    """Give ``reply`` to the caller behind ``ticket``, now: what it tells of is committed."""
+
+    ticket: object
+    reply: Reply
+
+
+@dataclass(slots=True, frozen=True)
+class Ask:
+    """Read ``load`` from the store and hand the page to ``loaded`` with this id."""
+
+    load_id: int
+    load: Load
+
+
+@dataclass(slots=True, frozen=True)
+class StepDown:
+    """Drop this core: it must not go on. Claim the shard again and make a new one."""
+
+    reason: str
+
+
+Output = Answer | Ask | StepDown
+
+
+def shown_pair(task: WorkflowTask, *, started_at: int, identity: str = "") -> tuple[Timed, Timed]:
+    """Return the pair that ends what a worker is shown. It is in no history until the turn completes."""
+    scheduled = WorkflowTaskScheduled(
+        task_queue=task.queue, start_to_close_timeout=task.timeout, attempt=task.attempt
+    )
+    started = WorkflowTaskStarted(scheduled_event_id=task.started_event_id - 1, identity=identity)
+    return (started_at, scheduled), (started_at, started)
+
+
+def with_events(task: WorkflowTask, history: tuple[Timed, ...], *, next_event_id_to_read: int = 0) -> WorkflowTask:
+    """Return ``task`` with ``history`` (from its first event on) and, where the history ends with it, the shown pair."""
+    if not next_event_id_to_read:
+        history = (*history, *shown_pair(task, started_at=task.started_at, identity=task.identity))
+    return msgspec.structs.replace(task, events=history, next_event_id_to_read=next_event_id_to_read)

@@ -1,0 +1,175 @@
+"""What a shard has in memory, in one place: the modules beside this one are functions over it."""
+
+import heapq
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+
+from outlast.core.errors import Busy
+from outlast.core.inputs import Poll, Reply, RunStatus, TaskState
+from outlast.core.run import Run
+from outlast.core.shard.admitted import Internal
+from outlast.core.shard.config import ShardConfig
+from outlast.core.shard.gate import Gate
+from outlast.core.shard.gather import Gather
+from outlast.core.shard.outputs import Output
+from outlast.core.shard.window import Window
+from outlast.core.task import Task
+from outlast.core.writes import Claim, DedupRow, TimerRow
+
+QueueName = tuple[str, str]  # namespace, task queue
+TaskQueue = tuple[str, str, str]  # namespace, task queue, type
+
+
+@dataclass(slots=True, eq=False)
+class WaitingPoll:
+    """A worker's request for work that is held."""
+
+    ticket: object
+    namespace: str
+    poll: Poll
+    until: int
+
+
+@dataclass(slots=True, frozen=True)
+class Waiter:
+    """A caller who waits for a run or a task to close."""
+
+    ticket: object
+    namespace: str
+    follow: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class WorkerSeen:
+    """What is known of a worker process."""
+
+    name: str
+    leases: int = 0
+    seen_at: int = 0
+    suspect: str = ""  # the suspect task that this worker runs, or will run once it is idle
+    stopped: bool = False
+
+
+@dataclass(slots=True)
+class Fair:
+    """Start-time fair queueing of one (namespace, task queue)."""
+
+    virtual: int = 0  # order key of what was given out last
+    last: dict[str, int] = field(default_factory=dict[str, int])  # fairness key -> its last pass
+
+
+@dataclass(slots=True, eq=False)
+class Shard:
+    """One shard in its owner's memory. All of it may be dropped at any moment and read again from the store."""
+
+    config: ShardConfig
+    claim: Claim
+    now: int
+    gate: Gate
+    gather: Gather
+    timers: Window[TimerRow]
+    grace_until: int  # before it no lease expires (ARCHITECTURE §3)
+    serve_until: int  # before it reads may be answered from memory
+    outputs: list[Output] = field(default_factory=list[Output])
+    in_flight: int = 0  # number of the batch that is being committed, 0 for none
+    in_flight_lease_until: int = 0
+    stepped_down: str = ""
+    renew_at: int = 0
+
+    runs: OrderedDict[str, Run] = field(default_factory=OrderedDict[str, Run])
+    latest: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])  # -> run id, of cached runs
+    tasks: OrderedDict[str, Task] = field(default_factory=OrderedDict[str, Task])
+    dedup: OrderedDict[tuple[str, str, str], tuple[DedupRow, int]] = field(
+        default_factory=OrderedDict[tuple[str, str, str], tuple[DedupRow, int]]
+    )  # with the number of the batch that writes it
+    absent: OrderedDict[tuple[str, ...], None] = field(default_factory=OrderedDict[tuple[str, ...], None])
+    counters: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+
+    ready: dict[TaskQueue, Window[str]] = field(default_factory=dict[TaskQueue, Window[str]])
+    short: list[TaskQueue] = field(default_factory=list[TaskQueue])  # windows whose next page should be asked for
+    hosts: dict[str, str] = field(default_factory=dict[str, str])  # suspect task -> worker that takes it when idle
+    fair: dict[QueueName, Fair] = field(default_factory=dict[QueueName, Fair])
+    offers: dict[TaskQueue, deque[str]] = field(default_factory=dict[TaskQueue, deque[str]])  # runs that need a turn
+    sticky: dict[str, deque[str]] = field(default_factory=dict[str, deque[str]])  # worker -> runs that wait for it
+    recalled: dict[str, None] = field(default_factory=dict[str, None])  # runs on offer that must be read again
+    polls: dict[QueueName, deque[WaitingPoll]] = field(default_factory=dict[QueueName, deque[WaitingPoll]])
+    poll_of: dict[str, WaitingPoll] = field(default_factory=dict[str, WaitingPoll])  # poll id -> held poll
+    poll_answers: OrderedDict[str, tuple[list[str], list[tuple[str, int]]]] = field(
+        default_factory=OrderedDict[str, tuple[list[str], list[tuple[str, int]]]]
+    )  # poll id -> leased tasks, (run, dispatch)
+    workers: OrderedDict[str, WorkerSeen] = field(default_factory=OrderedDict[str, WorkerSeen])
+    types_seen: dict[TaskQueue, int] = field(default_factory=dict[TaskQueue, int])  # "w:" or "t:" type -> last polled
+    dispatches: int = 0  # workflow tasks given out under this fence
+    turns: int = 0  # of them, in workers' hands now
+    leased: int = 0  # tasks in workers' hands now, as far as loaded
+    hot: dict[QueueName, None] = field(default_factory=dict[QueueName, None])  # where matching may find something
+
+    follow_ups: list[Internal] = field(default_factory=list[Internal])  # inputs that inputs gave rise to
+    expiries: list[tuple[int, str, str, int]] = field(default_factory=list[tuple[int, str, str, int]])
+    waiters: dict[str, dict[object, Waiter]] = field(default_factory=dict[str, dict[object, Waiter]])
+    waiting: dict[object, str] = field(default_factory=dict[object, str])  # ticket -> entity id
+
+    def saw(self) -> int:
+        """Return the number of the batch whose state an answer given now sees."""
+        return self.gather.number if self.gather.dirty else self.gather.number - 1
+
+    def answer(self, ticket: object, reply: Reply) -> None:
+        """Answer ``ticket`` once what it tells of is committed. Internal inputs have the ticket None."""
+        if ticket is not None:
+            self.gate.answer(self.outputs, ticket, reply, saw=self.saw())
+
+    def count(self, namespace: str, name: str, by: int) -> None:
+        """Move a stored counter."""
+        key = (namespace, name)
+        value = self.counters.get(key, 0) + by
+        self.counters[key] = value
+        self.gather.counters[key] = value
+
+    def count_task(self, task: Task, was: TaskState | None) -> None:
+        """Keep the counters of a queue's tasks by state equal to a recount."""
+        if was is task.state:
+            return
+        if was is not None:
+            self.count(task.namespace, f"tasks:{task.queue}:{was.value}", -1)
+        self.count(task.namespace, f"tasks:{task.queue}:{task.state.value}", +1)
+
+    def count_run(self, run: Run, was: RunStatus | None) -> None:
+        """Keep the counters of runs by status equal to a recount."""
+        if was is not None:
+            self.count(run.namespace, f"runs:{was.value}", -1)
+        self.count(run.namespace, f"runs:{run.status.value}", +1)
+
+    def expire_at(self, at: int, kind: str, target: str, n: int) -> None:
+        """Have ``kind`` looked at when ``at`` has come. Entries are never removed; they are checked when they come up."""
+        heapq.heappush(self.expiries, (at, kind, target, n))
+
+    def worker(self, name: str) -> WorkerSeen:
+        """Return what is known of a worker process, noting that it was heard of now."""
+        seen = self.workers.get(name)
+        if seen is None:
+            seen = self.workers[name] = WorkerSeen(name)
+        else:
+            self.workers.move_to_end(name)
+        seen.seen_at = self.now
+        return seen
+
+    def waiters_of(self, entity_id: str) -> list[Waiter]:
+        """Take out the callers who wait for ``entity_id`` to close."""
+        found = self.waiters.pop(entity_id, None)
+        if not found:
+            return []
+        for ticket in found:
+            self.waiting.pop(ticket, None)
+        return list(found.values())
+
+
+    def add_waiter(self, entity_id: str, waiter: Waiter) -> None:
+        """Hold a caller until the entity closes.
+
+        Raises:
+            Busy: as many wait as may.
+        """
+        if len(self.waiting) >= self.config.waiters_max:
+            raise Busy("busy", f"{self.config.waiters_max} callers wait for results.", remedy="Ask again later.")
+        self.waiters.setdefault(entity_id, {})[waiter.ticket] = waiter
+        self.waiting[waiter.ticket] = entity_id

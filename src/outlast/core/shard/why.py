@@ -1,0 +1,168 @@
+"""What a run or a task waits for, in one sentence, and what else is known of it."""
+
+from outlast.core.inputs import PendingActivity, PendingTimer, TaskInfo, TaskState, WorkflowInfo
+from outlast.core.run import Run
+from outlast.core.shard.state import Shard
+from outlast.core.task import Task
+from outlast.core.units import SECOND
+
+DESCRIBED_MAX = 100  # open activities and timers that one description lists
+POLLED_LATELY = 60 * SECOND
+
+
+def describe_run(shard: Shard, run: Run) -> WorkflowInfo:
+    """Return what is known of ``run``. Activities whose tasks are not in memory are left out."""
+    state = run.state
+    activities = tuple(
+        _pending_activity(event_id, open_.activity_id, shard.tasks[open_.task_id])
+        for event_id, open_ in list(state.activities.items())[:DESCRIBED_MAX]
+        if open_.task_id in shard.tasks
+    )
+    timers = tuple(
+        PendingTimer(timer_id=timer_id, started_event_id=t.started_event_id, fire_at=t.fire_at, summary=t.summary)
+        for timer_id, t in list(state.timers.items())[:DESCRIBED_MAX]
+    )
+    polled = polled_lately(shard, "w", run.namespace, run.queue, run.type)
+    sentence, at = _why_run(shard, run, activities, timers, polled)
+    return WorkflowInfo(
+        namespace=run.namespace,
+        workflow_id=run.workflow_id,
+        run_id=run.run_id,
+        first_run_id=run.first_run_id,
+        type=run.type,
+        queue=run.queue,
+        status=run.status,
+        build=run.build,
+        started_at=run.started_at,
+        closed_at=run.closed_at,
+        events=run.next_event_id - 1,
+        history_bytes=run.history_bytes,
+        cancel_requested=state.cancel_requested,
+        task_state=_turn_state(shard, run),
+        task_attempt=state.task_attempt,
+        task_failure=state.task_failure,
+        worker=run.turn.worker if run.turn else state.sticky_worker,
+        activities=activities,
+        timers=timers,
+        places=state.places,
+        tags=run.fixed.tags,
+        memo=run.fixed.memo,
+        search_attributes=state.search_attributes,
+        result=run.outcome.result if run.outcome else (),
+        failure=run.outcome.failure if run.outcome else None,
+        why=sentence,
+        why_at=at,
+        parked=len(run.parked),
+        polled=polled,
+    )
+
+
+def polled_lately(shard: Shard, kind: str, namespace: str, queue: str, type: str) -> bool:
+    """Return whether a worker that knows ``type`` ("w" workflow, "t" task) has polled ``queue`` in the last minute."""
+    return shard.now - shard.types_seen.get((namespace, queue, f"{kind}:{type}"), -POLLED_LATELY) < POLLED_LATELY
+
+
+def _turn_state(shard: Shard, run: Run) -> str:
+    if run.turn is not None:
+        return "started"
+    if run.ready_at == 0:
+        return ""
+    return "backoff" if run.state.task_retry_at > shard.now else "ready"
+
+
+def _why_run(
+    shard: Shard,
+    run: Run,
+    activities: tuple[PendingActivity, ...],
+    timers: tuple[PendingTimer, ...],
+    polled: bool,
+) -> tuple[str, int]:
+    state = run.state
+    if not run.open:
+        return f"nothing: it is {run.status.value}", 0
+    if run.turn is not None:
+        return f"worker {run.turn.worker} to run its code", run.turn.deadline
+    if run.ready_at and state.task_retry_at > shard.now:
+        failure = state.task_failure
+        fact = f"{failure.type}: {failure.message.splitlines()[0] if failure.message else ''}" if failure else "a failure"
+        return f"another try of its code after {state.task_attempt - 1} that failed, the last with {fact}", (
+            state.task_retry_at
+        )
+    if run.ready_at:
+        who = "a worker to take its next turn" if polled else f'a worker: none polls queue "{run.queue}" for "{run.type}"'
+        return who, 0
+    if state.task_retry_at > shard.now:
+        return "its start delay to pass", state.task_retry_at
+    if activities:
+        first = activities[0]
+        more = f" and {len(state.activities) - 1} more" if len(state.activities) > 1 else ""
+        return f'activity "{first.type}"{more}, {first.state.value}', first.run_at
+    signal = next((key.removeprefix("signal:") for key in state.places or {} if key.startswith("signal:")), "")
+    until = min((timer.fire_at for timer in timers), default=0)
+    if signal:
+        return f'signal "{signal}"', until
+    if timers:
+        return "a timer", until
+    return "a signal, or a cancel request", 0
+
+
+def _pending_activity(event_id: int, activity_id: str, task: Task) -> PendingActivity:
+    return PendingActivity(
+        activity_id=activity_id,
+        scheduled_event_id=event_id,
+        task_id=task.task_id,
+        type=task.type,
+        queue=task.queue,
+        state=task.state,
+        reason=task.reason,
+        attempt=task.attempt,
+        attempts_max=task.attempts_max,
+        run_at=task.run_at,
+        worker=task.worker,
+        last_failure=task.status.failure,
+    )
+
+
+def describe_task(shard: Shard, task: Task) -> TaskInfo:
+    """Return what is known of ``task``."""
+    polled = polled_lately(shard, "t", task.namespace, task.queue, task.type)
+    return TaskInfo(
+        namespace=task.namespace,
+        task_id=task.task_id,
+        type=task.type,
+        queue=task.queue,
+        state=task.state,
+        reason=task.reason,
+        attempt=task.attempt,
+        attempts_max=task.attempts_max,
+        priority=task.spec.priority,
+        enqueued_at=task.enqueued_at,
+        run_at=task.run_at,
+        started_at=task.status.started_at,
+        closed_at=task.closed_at,
+        lease_until=task.lease_until,
+        worker=task.worker,
+        workflow_id=task.spec.workflow_id,
+        run_id=task.run_id,
+        tags=task.spec.tags,
+        details=task.status.details,
+        result=task.status.result,
+        failure=task.status.failure,
+        cancel_requested=task.status.cancel_requested,
+        why=_why_task(task, polled),
+        polled=polled,
+    )
+
+
+def _why_task(task: Task, polled: bool) -> str:
+    if task.closed:
+        return f"nothing: it is {task.state.value}" + (f" ({task.reason})" if task.reason else "")
+    if task.state is TaskState.LEASED:
+        return f"worker {task.worker}, attempt {task.attempt}"
+    if task.state is TaskState.RETRY_WAIT:
+        return f"its next attempt, after attempt {task.attempt} ended with {task.reason}"
+    if not task.ready:
+        return "its delay to pass"
+    if not polled:
+        return f'a worker: none polls queue "{task.queue}" for "{task.type}"'
+    return "a free slot at a worker"
