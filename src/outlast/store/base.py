@@ -35,7 +35,10 @@ class RunFilter:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class TaskFilter:
-    """Which tasks to list, newest first by (enqueued_at, task_id). ``standalone``: leave out activities."""
+    """Which tasks to list, newest first by (enqueued_at, task_id). ``standalone``: leave out activities.
+
+    ``run_id``: the activities of that run, whose task ids begin with its id and a colon.
+    """
 
     namespace: str
     type: str = ""
@@ -74,6 +77,13 @@ class Store(Protocol):
         """Write all of ``batch`` or nothing, in one transaction that first locks the shard's row and compares the fence.
 
         Never raises for what a database may do: every doubt is UNKNOWN. The batch number must be the last one plus 1.
+        FULL and REFUSED are definite: nothing was written.
+
+        Ids in ``runs`` and ``tasks`` that are not in ``new_runs`` and ``new_tasks`` move rows that are stored: what a run or
+        a task is born with (``fixed``, ``spec``, names, types, times of birth) is then ignored and stays as stored. Runs
+        that close make room for runs that open; ``unparked`` comes before ``parked``, ``dropped_timers`` before ``timers``.
+        Of several late attempt rows of one lease the first stays. A row that is there already, or is to move and is not
+        there, makes the batch UNKNOWN with nothing written: it is a mistake of the owner's.
         """
         ...
 
