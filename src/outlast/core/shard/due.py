@@ -29,6 +29,7 @@ def collect(shard: Shard) -> list[Internal]:
 
 def _look(shard: Shard, kind: str, target: str, n: int) -> None:
     if kind == "poll":
+        matching.match(shard)  # a poll that does not wait still gets what is there
         matching.end_wait(shard, target)
         return
     if kind == "host":
