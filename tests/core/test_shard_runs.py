@@ -128,9 +128,7 @@ def test_a_failing_activity_is_retried_and_then_seen_by_the_run() -> None:
     world = World()
     started = world.start()
     retry = RetryPolicy(attempts_max=2, first=SECOND)
-    world.do(
-        world.turn(), c.ScheduleActivity(activity_id="1", activity_type="pay", task_queue="default", retry=retry)
-    )
+    world.do(world.turn(), c.ScheduleActivity(activity_id="1", activity_type="pay", task_queue="default", retry=retry))
 
     world.complete(world.lease(), i.TaskFailed(failure=failure()))
     world.pass_time(1.1)

@@ -133,7 +133,9 @@ class World:
         request = i.EnqueueTask(**{"task_id": task_id, "type": "job", "queue": "default", "key": task_id, **options})  # type: ignore[arg-type]
         return self.ask(request, i.TaskEnqueuedReply)
 
-    def poll(self, worker: str = "one", *, slots: int = 10, turns: int = 10, poll_id: str = "", wait: int = 0) -> i.Work:
+    def poll(
+        self, worker: str = "one", *, slots: int = 10, turns: int = 10, poll_id: str = "", wait: int = 0
+    ) -> i.Work:
         self.tickets += 1
         request = i.Poll(
             poll_id=poll_id or f"poll-{self.tickets}",
@@ -162,7 +164,9 @@ class World:
         (task,) = self.poll(worker, slots=0, turns=1).workflow_tasks
         return task
 
-    def do(self, task: i.WorkflowTask, *commands: Command, worker: str = "one", **options: object) -> i.WorkflowTaskReply:
+    def do(
+        self, task: i.WorkflowTask, *commands: Command, worker: str = "one", **options: object
+    ) -> i.WorkflowTaskReply:
         """Complete a turn with ``commands``."""
         done = i.WorkflowTaskDone(token=task.token, commands=commands, **options)  # type: ignore[arg-type]
         self.tickets += 1

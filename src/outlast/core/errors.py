@@ -51,7 +51,7 @@ CODES: Final[dict[str, str]] = {
 }
 
 
-class Refusal(Exception):  # noqa: N818 - the tree's names say the fact (HOUSE §2)
+class Refusal(Exception):
     """An input that was not taken. ``code`` is for programs, ``fact`` and ``remedy`` for people."""
 
     def __init__(self, code: str, fact: str, *, remedy: str = "", **facts: str) -> None:

@@ -97,7 +97,9 @@ class WorkflowTaskTimedOut(msgspec.Struct, frozen=True, array_like=True, tag=8, 
 class WorkflowTaskFailed(msgspec.Struct, frozen=True, array_like=True, tag=9, kw_only=True):
     scheduled_event_id: int
     started_event_id: int
-    cause: str  # "workflow_worker_unhandled_failure", "non_deterministic_error", "bad_command", "force_close_command", ...
+    cause: (
+        str  # "workflow_worker_unhandled_failure", "non_deterministic_error", "bad_command", "force_close_command", ...
+    )
     failure: Failure | None = None
     identity: str = ""
     build: str = ""

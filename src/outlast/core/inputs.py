@@ -58,13 +58,17 @@ class StartWorkflow(msgspec.Struct, frozen=True, array_like=True, tag="start_wor
     fingerprint: str = ""  # of what was asked for; made by the core when empty
 
 
-class StartWorkflows(msgspec.Struct, frozen=True, array_like=True, tag="start_workflows", tag_field="kind", kw_only=True):
+class StartWorkflows(
+    msgspec.Struct, frozen=True, array_like=True, tag="start_workflows", tag_field="kind", kw_only=True
+):
     """Up to BATCH_ITEMS_MAX starts; each has its own outcome."""
 
     items: tuple[StartWorkflow, ...]
 
 
-class SignalWorkflow(msgspec.Struct, frozen=True, array_like=True, tag="signal_workflow", tag_field="kind", kw_only=True):
+class SignalWorkflow(
+    msgspec.Struct, frozen=True, array_like=True, tag="signal_workflow", tag_field="kind", kw_only=True
+):
     workflow_id: str
     name: str
     request_id: str
@@ -74,7 +78,9 @@ class SignalWorkflow(msgspec.Struct, frozen=True, array_like=True, tag="signal_w
     identity: str = ""
 
 
-class CancelWorkflow(msgspec.Struct, frozen=True, array_like=True, tag="cancel_workflow", tag_field="kind", kw_only=True):
+class CancelWorkflow(
+    msgspec.Struct, frozen=True, array_like=True, tag="cancel_workflow", tag_field="kind", kw_only=True
+):
     workflow_id: str
     request_id: str
     run_id: str = ""
@@ -82,7 +88,9 @@ class CancelWorkflow(msgspec.Struct, frozen=True, array_like=True, tag="cancel_w
     identity: str = ""
 
 
-class TerminateWorkflow(msgspec.Struct, frozen=True, array_like=True, tag="terminate_workflow", tag_field="kind", kw_only=True):
+class TerminateWorkflow(
+    msgspec.Struct, frozen=True, array_like=True, tag="terminate_workflow", tag_field="kind", kw_only=True
+):
     workflow_id: str
     request_id: str
     run_id: str = ""
@@ -90,7 +98,9 @@ class TerminateWorkflow(msgspec.Struct, frozen=True, array_like=True, tag="termi
     identity: str = ""
 
 
-class DescribeWorkflow(msgspec.Struct, frozen=True, array_like=True, tag="describe_workflow", tag_field="kind", kw_only=True):
+class DescribeWorkflow(
+    msgspec.Struct, frozen=True, array_like=True, tag="describe_workflow", tag_field="kind", kw_only=True
+):
     workflow_id: str
     run_id: str = ""
 
@@ -244,7 +254,9 @@ class WorkflowTaskNotDone(msgspec.Struct, frozen=True, array_like=True, kw_only=
     build: str = ""
 
 
-class CompleteWorkflowTasks(msgspec.Struct, frozen=True, array_like=True, tag="complete_workflow_tasks", tag_field="kind", kw_only=True):
+class CompleteWorkflowTasks(
+    msgspec.Struct, frozen=True, array_like=True, tag="complete_workflow_tasks", tag_field="kind", kw_only=True
+):
     """``new_run_ids``: one fresh id per item of ``done``, minted outside, used if it continues as new."""
 
     worker: str
@@ -328,7 +340,9 @@ class TaskState(StrEnum):
     EXPIRED = "expired"
 
 
-class WorkflowStarted(msgspec.Struct, frozen=True, array_like=True, tag="workflow_started", tag_field="kind", kw_only=True):
+class WorkflowStarted(
+    msgspec.Struct, frozen=True, array_like=True, tag="workflow_started", tag_field="kind", kw_only=True
+):
     """``started`` is False when an open run was returned; ``replayed`` when the same request had started it before."""
 
     workflow_id: str
@@ -347,7 +361,9 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused", tag_f
     retryable: bool = False
 
 
-class WorkflowsStarted(msgspec.Struct, frozen=True, array_like=True, tag="workflows_started", tag_field="kind", kw_only=True):
+class WorkflowsStarted(
+    msgspec.Struct, frozen=True, array_like=True, tag="workflows_started", tag_field="kind", kw_only=True
+):
     items: tuple[WorkflowStarted | Refused, ...]
 
 
@@ -413,7 +429,9 @@ class WorkflowInfo(msgspec.Struct, frozen=True, array_like=True, tag="workflow_i
     polled: bool = True  # whether a worker that can take its next turn has been seen lately
 
 
-class WorkflowOutcome(msgspec.Struct, frozen=True, array_like=True, tag="workflow_outcome", tag_field="kind", kw_only=True):
+class WorkflowOutcome(
+    msgspec.Struct, frozen=True, array_like=True, tag="workflow_outcome", tag_field="kind", kw_only=True
+):
     """How a run ended; ``new_run_id`` when another run of the chain follows."""
 
     workflow_id: str
@@ -424,7 +442,9 @@ class WorkflowOutcome(msgspec.Struct, frozen=True, array_like=True, tag="workflo
     new_run_id: str = ""
 
 
-class TaskEnqueuedReply(msgspec.Struct, frozen=True, array_like=True, tag="task_enqueued", tag_field="kind", kw_only=True):
+class TaskEnqueuedReply(
+    msgspec.Struct, frozen=True, array_like=True, tag="task_enqueued", tag_field="kind", kw_only=True
+):
     task_id: str
     replayed: bool = False
 
@@ -460,7 +480,9 @@ class TaskInfo(msgspec.Struct, frozen=True, array_like=True, tag="task_info", ta
     polled: bool = True
 
 
-class TaskOutcomeReply(msgspec.Struct, frozen=True, array_like=True, tag="task_outcome", tag_field="kind", kw_only=True):
+class TaskOutcomeReply(
+    msgspec.Struct, frozen=True, array_like=True, tag="task_outcome", tag_field="kind", kw_only=True
+):
     task_id: str
     state: TaskState
     reason: str = ""
@@ -557,7 +579,9 @@ class WorkflowTaskReply(msgspec.Struct, frozen=True, array_like=True, kw_only=Tr
     last_event_id: int = 0
 
 
-class WorkflowTasksReply(msgspec.Struct, frozen=True, array_like=True, tag="workflow_tasks", tag_field="kind", kw_only=True):
+class WorkflowTasksReply(
+    msgspec.Struct, frozen=True, array_like=True, tag="workflow_tasks", tag_field="kind", kw_only=True
+):
     done: tuple[WorkflowTaskReply, ...] = ()
     not_done: tuple[WorkflowTaskReply, ...] = ()
 

@@ -128,9 +128,7 @@ def apply(state: RunState, event_id: int, event: e.Event) -> None:
         case e.ActivityTaskCancelRequested():
             if (activity := state.activities.get(event.scheduled_event_id)) is not None:
                 activity.cancel_event_id = event_id
-        case (
-            e.ActivityTaskCompleted() | e.ActivityTaskFailed() | e.ActivityTaskTimedOut() | e.ActivityTaskCanceled()
-        ):
+        case e.ActivityTaskCompleted() | e.ActivityTaskFailed() | e.ActivityTaskTimedOut() | e.ActivityTaskCanceled():
             state.activities.pop(event.scheduled_event_id, None)
         case e.TimerStarted():
             state.timers[event.timer_id] = OpenTimer(event_id, event.fire_at, event.summary)
@@ -175,7 +173,9 @@ def outcome_of(run: Run, event: Closing) -> WorkflowOutcome:
     """Return what callers who wait for ``run`` are told."""
     result = event.result if isinstance(event, e.WorkflowExecutionCompleted) else ()
     failure = event.failure if isinstance(event, e.WorkflowExecutionFailed) else None
-    new_run_id = "" if isinstance(event, e.WorkflowExecutionCanceled | e.WorkflowExecutionTerminated) else event.new_run_id
+    new_run_id = (
+        "" if isinstance(event, e.WorkflowExecutionCanceled | e.WorkflowExecutionTerminated) else event.new_run_id
+    )
     return WorkflowOutcome(
         workflow_id=run.workflow_id,
         run_id=run.run_id,

@@ -278,16 +278,21 @@ class Batch:
     new_runs: set[str] = field(default_factory=set[str])  # run ids in `runs` that the store does not have yet
     history: list[HistoryRow] = field(default_factory=list[HistoryRow])
     parked: list[ParkedRow] = field(default_factory=list[ParkedRow])
-    unparked: dict[str, None] = field(default_factory=dict[str, None])  # run ids whose STORED parked rows go (before `parked` is added)
+    # run ids whose stored parked rows go, before `parked` is added
+    unparked: dict[str, None] = field(default_factory=dict[str, None])
     tasks: dict[str, TaskRow] = field(default_factory=dict[str, TaskRow])
     new_tasks: set[str] = field(default_factory=set[str])  # task ids in `tasks` that the store does not have yet
     attempts: list[AttemptRow] = field(default_factory=list[AttemptRow])
     timers: dict[tuple[int, str], TimerRow] = field(default_factory=dict[tuple[int, str], TimerRow])
     dropped_timers: dict[tuple[int, str], None] = field(default_factory=dict[tuple[int, str], None])
     dedup: dict[tuple[str, str, str], DedupRow] = field(default_factory=dict[tuple[str, str, str], DedupRow])
-    counters: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])  # (namespace, name) -> value
+    counters: dict[tuple[str, str], int] = field(
+        default_factory=dict[tuple[str, str], int]
+    )  # (namespace, name) -> value
     outbox: list[MessageRow] = field(default_factory=list[MessageRow])
-    received: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])  # (source, incarnation) -> mark
+    received: dict[tuple[int, int], int] = field(
+        default_factory=dict[tuple[int, int], int]
+    )  # (source, incarnation) -> mark
     lease_until: int = 0  # > 0: renew the shard's lease to this instant
     bytes: int = 0
 

@@ -192,9 +192,8 @@ def which_end(task: Task) -> Expired:
 def after_failure(task: Task, failure: Failure, *, now: int) -> Settled:
     """Close the task or let it wait for its next attempt."""
     policy, status = task.spec.retry, task.status
-    pause = retry.backoff(policy, attempt=max(task.attempt, 1), key=task.task_id)
-    if failure.next_delay is not None:
-        pause = failure.next_delay
+    asked = failure.next_delay
+    pause = asked if asked is not None else retry.backoff(policy, attempt=max(task.attempt, 1), key=task.task_id)
     what = retry.verdict(
         policy,
         failure,
@@ -295,4 +294,3 @@ def attempt_row(task: Task, outcome: str, *, failure: Failure | None, now: int, 
         error_message=failure.message if failure else "",
         error_trace=failure.trace if failure else "",
     )
-

@@ -49,7 +49,7 @@ def start_scope(workflow_id: str) -> str:
 
 
 def find_start(
-    shard: Shard, namespace: str, workflow_id: str, request: StartWorkflow, known: Run | None
+    shard: Shard, namespace: str, workflow_id: str, request: StartWorkflow, *, known: Run | None
 ) -> tuple[str, str] | None:
     """Return (run id, fingerprint) of the run that this start made before, if it did."""
     if known is not None and known.fixed.start_request_id == request.request_id:
@@ -61,7 +61,7 @@ def find_start(
 
 
 def keep_start(
-    shard: Shard, namespace: str, workflow_id: str, request: StartWorkflow, run_id: str, fingerprint: str
+    shard: Shard, namespace: str, workflow_id: str, request: StartWorkflow, *, run_id: str, fingerprint: str
 ) -> None:
     """Remember what a start made, unless the run itself does."""
     if request.workflow_id:

@@ -40,12 +40,15 @@ def record(run: Run, at: int, event: e.Event) -> int:
 
 
 def flush_parked(shard: Shard, run: Run, *, without_timers: set[str] | None = None) -> list[e.Event]:
-    """Give the parked events their ids, in order of arrival; return them. ``without_timers``: whose firing is dropped."""
+    """Give the parked events their ids, in order of arrival; return them. ``without_timers``: whose firing is dropped.
+
+    They are recorded with the present instant: what the turn recorded before them is later than their arrival.
+    """
     flushed: list[e.Event] = []
-    for at, event in run.parked:
+    for _, event in run.parked:
         if without_timers and isinstance(event, e.TimerFired) and event.timer_id in without_timers:
             continue
-        record(run, at, event)
+        record(run, shard.now, event)
         flushed.append(event)
     drop_parked(shard, run)
     return flushed

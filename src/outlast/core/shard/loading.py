@@ -44,7 +44,9 @@ class Loading:
 
     next_id: int = 1
     asked: dict[int, Asked] = field(default_factory=dict[int, Asked])
-    pending: dict[Key, list[Admitted]] = field(default_factory=dict[Key, list[Admitted]])  # keys being read -> who waits
+    pending: dict[Key, list[Admitted]] = field(
+        default_factory=dict[Key, list[Admitted]]
+    )  # keys being read -> who waits
     wanted: dict[Key, None] = field(default_factory=dict[Key, None])  # keys to be read with the next load
 
 
@@ -133,15 +135,15 @@ def take_in(shard: Shard, loading: Loading, load_id: int, page: Page) -> list[Ad
         case LoadKeys():
             for row in page.tasks:
                 adopt(shard, task_of(row))
-            for row in page.dedup:
-                shard.dedup.setdefault((row.namespace, row.scope, row.key), (row, 0))
+            for known in page.dedup:
+                shard.dedup.setdefault((known.namespace, known.scope, known.key), (known, 0))
             return _released(shard, loading, asked.keys)
         case LoadReadyTasks() as load:
             _take_ready(shard, load, page, asked.committed)
         case LoadTimers() as load:
-            for row in page.timers:
-                shard.timers.push((row.fire_at, row.timer_id), row)
-            keys = [(row.fire_at, row.timer_id) for row in page.timers]
+            keys = [(timer.fire_at, timer.timer_id) for timer in page.timers]
+            for key, timer in zip(keys, page.timers, strict=True):
+                shard.timers.push(key, timer)
             shard.timers.page_read(keys, at_end=len(keys) < load.limit, committed_at_ask=asked.committed)
         case LoadLeasedTasks() as load:
             for row in page.tasks:
@@ -169,8 +171,8 @@ def _adopt_runs(
 ) -> None:
     """Keep runs that were read. An open run is the latest of its workflow id; so is what was read as such."""
     parked: dict[str, list[ParkedRow]] = {}
-    for row in parked_rows:
-        parked.setdefault(row.run_id, []).append(row)
+    for waiting in parked_rows:
+        parked.setdefault(waiting.run_id, []).append(waiting)
     latest_read: dict[tuple[str, str], RunRow] = {}
     revived: list[str] = []
     for row in rows:

@@ -7,7 +7,8 @@ leases of one batch cost one commit.
 from collections import deque
 
 from outlast.core.errors import Busy
-from outlast.core.inputs import Poll, TaskLease, TaskState, Work, WorkflowTask
+from outlast.core.inputs import Poll, TaskLease, TaskState, TaskToken, Work, WorkflowTask
+from outlast.core.machines.task import SUSPECT_AFTER
 from outlast.core.run import Run
 from outlast.core.shard import offers, tasks, turns
 from outlast.core.shard.fairness import given_out
@@ -150,7 +151,7 @@ def _lease_tasks(shard: Shard, waiting: WaitingPoll, seen: WorkerSeen) -> list[T
             task = _next_task(shard, (waiting.namespace, queue), poll)
             if task is None:
                 break
-            if task.status.lost_in_a_row >= tasks.machine.SUSPECT_AFTER:
+            if task.status.lost_in_a_row >= SUSPECT_AFTER:
                 if leased or seen.leases:
                     _host(shard, task, seen)
                     return leased
@@ -214,9 +215,7 @@ def _stands(shard: Shard, task_id: str, order_key: int) -> bool:
 
 
 def _lease(shard: Shard, task: Task, poll: Poll) -> TaskLease:
-    tasks.lease(
-        shard, task, worker=poll.worker, identity=poll.identity, build=poll.build, poll_id=poll.poll_id
-    )
+    tasks.lease(shard, task, worker=poll.worker, identity=poll.identity, build=poll.build, poll_id=poll.poll_id)
     given_out(shard, task)
     return lease_of(shard, task)
 
@@ -225,7 +224,7 @@ def lease_of(shard: Shard, task: Task) -> TaskLease:
     """Return what the worker that holds ``task`` is told."""
     spec, status = task.spec, task.status
     return TaskLease(
-        token=tasks.TaskToken(task.task_id, task.lease),
+        token=TaskToken(task.task_id, task.lease),
         type=task.type,
         queue=task.queue,
         attempt=task.attempt,

@@ -37,9 +37,7 @@ Output = Answer | Ask | StepDown
 
 def shown_pair(task: WorkflowTask, *, started_at: int, identity: str = "") -> tuple[Timed, Timed]:
     """Return the pair that ends what a worker is shown. It is in no history until the turn completes."""
-    scheduled = WorkflowTaskScheduled(
-        task_queue=task.queue, start_to_close_timeout=task.timeout, attempt=task.attempt
-    )
+    scheduled = WorkflowTaskScheduled(task_queue=task.queue, start_to_close_timeout=task.timeout, attempt=task.attempt)
     started = WorkflowTaskStarted(scheduled_event_id=task.started_event_id - 1, identity=identity)
     return (started_at, scheduled), (started_at, started)
 

@@ -48,7 +48,7 @@ def start(shard: Shard, request: StartWorkflow, *, namespace: str, principal: st
     workflow_id = workflow_id_of(request)
     fingerprint = request.fingerprint or fingerprint_of(request)
     known = latest_run(shard, namespace, workflow_id)
-    first = dedup.find_start(shard, namespace, workflow_id, request, known)
+    first = dedup.find_start(shard, namespace, workflow_id, request, known=known)
     if first is not None:
         if first[1] != fingerprint:
             raise Conflict(
@@ -65,7 +65,7 @@ def start(shard: Shard, request: StartWorkflow, *, namespace: str, principal: st
         )
     if known is not None and known.open:
         if request.if_open is IfOpen.RETURN_EXISTING:
-            dedup.keep_start(shard, namespace, workflow_id, request, known.run_id, fingerprint)
+            dedup.keep_start(shard, namespace, workflow_id, request, run_id=known.run_id, fingerprint=fingerprint)
             return WorkflowStarted(workflow_id=workflow_id, run_id=known.run_id, started=False)
         if request.if_open is IfOpen.FAIL:
             raise Conflict(
@@ -79,7 +79,7 @@ def start(shard: Shard, request: StartWorkflow, *, namespace: str, principal: st
     elif known is not None:
         _check_reuse(request, workflow_id, known)
     run = open_run(shard, request, namespace=namespace, principal=principal, fingerprint=fingerprint)
-    dedup.keep_start(shard, namespace, workflow_id, request, run.run_id, fingerprint)
+    dedup.keep_start(shard, namespace, workflow_id, request, run_id=run.run_id, fingerprint=fingerprint)
     return WorkflowStarted(workflow_id=workflow_id, run_id=run.run_id)
 
 
@@ -104,9 +104,7 @@ def fingerprint_of(request: StartWorkflow) -> str:
     return hashlib.blake2b(msgspec.msgpack.encode(asked), digest_size=12).hexdigest()
 
 
-def open_run(
-    shard: Shard, request: StartWorkflow, *, namespace: str, principal: str, fingerprint: str
-) -> Run:
+def open_run(shard: Shard, request: StartWorkflow, *, namespace: str, principal: str, fingerprint: str) -> Run:
     """Begin the first run of a chain."""
     event = e.WorkflowExecutionStarted(
         workflow_type=request.type,
@@ -139,9 +137,7 @@ def open_run(
     return _open(shard, event, fixed, namespace=namespace, workflow_id=workflow_id_of(request))
 
 
-def _open(
-    shard: Shard, event: e.WorkflowExecutionStarted, fixed: RunFixed, *, namespace: str, workflow_id: str
-) -> Run:
+def _open(shard: Shard, event: e.WorkflowExecutionStarted, fixed: RunFixed, *, namespace: str, workflow_id: str) -> Run:
     gather = shard.gather
     gather.opened += 1
     run = Run(

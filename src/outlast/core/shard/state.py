@@ -162,7 +162,6 @@ class Shard:
             self.waiting.pop(ticket, None)
         return list(found.values())
 
-
     def add_waiter(self, entity_id: str, waiter: Waiter) -> None:
         """Hold a caller until the entity closes.
 

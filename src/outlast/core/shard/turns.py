@@ -34,6 +34,7 @@ from outlast.core.units import fraction_of, later
 from outlast.core.writes import TimerRow
 
 UNSEEN = (e.WorkflowExecutionSignaled, e.WorkflowExecutionCancelRequested)  # what makes a closing command unhandled
+GROWS_AFTER = 3  # attempts of a turn with the usual timeout
 TIMEOUT_GROWTH = 5 * 1_000_000_000  # start-to-close of attempts from the fourth on (TEMPORAL §2.3)
 BLOCKED_CAUSES = frozenset({"non_deterministic_error"})  # code must change before another attempt makes sense
 BLOCKED_BACKOFF = 60 * 1_000_000_000
@@ -64,8 +65,8 @@ def give(shard: Shard, run: Run, poll: Poll) -> WorkflowTask:
 
 def _timeout(shard: Shard, run: Run, attempt: int) -> int:
     timeout = run.fixed.task_timeout or shard.config.workflow_task_timeout
-    if attempt > 3:
-        timeout += min(TIMEOUT_GROWTH << min(attempt - 4, 10), limits.WORKFLOW_TASK_BACKOFF_MAX)
+    if attempt > GROWS_AFTER:
+        timeout += min(TIMEOUT_GROWTH << min(attempt - GROWS_AFTER - 1, 10), limits.WORKFLOW_TASK_BACKOFF_MAX)
     return min(timeout, limits.WORKFLOW_TASK_TIMEOUT_MAX + limits.WORKFLOW_TASK_BACKOFF_MAX)
 
 
@@ -117,9 +118,14 @@ def find_turn(shard: Shard, token: WorkflowToken, namespace: str) -> Run | Workf
     """Return the run whose turn ``token`` is, or the answer to one that is no more."""
     run = shard.runs.get(token.run_id)
     fence = shard.gather.fence
-    if run is not None and run.namespace == namespace and (token.incarnation, token.epoch) == (
-        fence.incarnation,
-        fence.epoch,
+    if (
+        run is not None
+        and run.namespace == namespace
+        and (token.incarnation, token.epoch)
+        == (
+            fence.incarnation,
+            fence.epoch,
+        )
     ):
         if run.turn is not None and run.turn.dispatch == token.dispatch:
             return run

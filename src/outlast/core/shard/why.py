@@ -23,7 +23,7 @@ def describe_run(shard: Shard, run: Run) -> WorkflowInfo:
         for timer_id, t in list(state.timers.items())[:DESCRIBED_MAX]
     )
     polled = polled_lately(shard, "w", run.namespace, run.queue, run.type)
-    sentence, at = _why_run(shard, run, activities, timers, polled)
+    sentence, at = _why_run(shard, run, activities, timers, polled=polled)
     return WorkflowInfo(
         namespace=run.namespace,
         workflow_id=run.workflow_id,
@@ -75,6 +75,7 @@ def _why_run(
     run: Run,
     activities: tuple[PendingActivity, ...],
     timers: tuple[PendingTimer, ...],
+    *,
     polled: bool,
 ) -> tuple[str, int]:
     state = run.state
@@ -84,12 +85,16 @@ def _why_run(
         return f"worker {run.turn.worker} to run its code", run.turn.deadline
     if run.ready_at and state.task_retry_at > shard.now:
         failure = state.task_failure
-        fact = f"{failure.type}: {failure.message.splitlines()[0] if failure.message else ''}" if failure else "a failure"
+        fact = (
+            f"{failure.type}: {failure.message.splitlines()[0] if failure.message else ''}" if failure else "a failure"
+        )
         return f"another try of its code after {state.task_attempt - 1} that failed, the last with {fact}", (
             state.task_retry_at
         )
     if run.ready_at:
-        who = "a worker to take its next turn" if polled else f'a worker: none polls queue "{run.queue}" for "{run.type}"'
+        who = (
+            "a worker to take its next turn" if polled else f'a worker: none polls queue "{run.queue}" for "{run.type}"'
+        )
         return who, 0
     if state.task_retry_at > shard.now:
         return "its start delay to pass", state.task_retry_at
@@ -149,12 +154,12 @@ def describe_task(shard: Shard, task: Task) -> TaskInfo:
         result=task.status.result,
         failure=task.status.failure,
         cancel_requested=task.status.cancel_requested,
-        why=_why_task(task, polled),
+        why=_why_task(task, polled=polled),
         polled=polled,
     )
 
 
-def _why_task(task: Task, polled: bool) -> str:
+def _why_task(task: Task, *, polled: bool) -> str:
     if task.closed:
         return f"nothing: it is {task.state.value}" + (f" ({task.reason})" if task.reason else "")
     if task.state is TaskState.LEASED:
