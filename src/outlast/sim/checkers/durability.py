@@ -1,0 +1,255 @@
+"""Acknowledgement and durability: invariants 1 to 7 and 77.
+
+Each answer is looked at in the moment in which the core lets it go: what it tells of must be among the committed rows
+then. The ledgers of the clients are gone through at the end.
+"""
+
+from collections import Counter
+
+from outlast.core import inputs as i
+from outlast.core.codec import decode_fixed
+from outlast.core.inputs import RunStatus, TaskState
+from outlast.core.invariants import TERMINAL
+from outlast.core.writes import RunRow
+from outlast.sim.ledger import Entry
+from outlast.sim.mirror import Change
+from outlast.sim.node import Ticket
+from outlast.sim.scene import Scene
+from outlast.sim.violation import require
+
+
+class Durability:
+    """Watches every answer."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._task_versions: dict[str, dict[tuple[TaskState, int, bool], None]] = {}
+        self._works: dict[str, tuple[set[tuple[str, int]], set[tuple[str, int, int]]]] = {}
+        self._started: dict[tuple[str, str, str], str] = {}
+        self._keys: dict[tuple[str, str], str] = {}
+        self._fingerprints: dict[tuple[str, str], str] = {}
+
+    def committed(self, change: Change) -> None:
+        """Remember every committed version of a task, for reads."""
+        statuses = self._scene.mirror.statuses
+        for _, row in change.tasks:
+            versions = self._task_versions.setdefault(row.task_id, {})
+            versions[row.state, row.attempt, statuses[row.task_id].cancel_requested] = None
+
+    # -- each answer --
+
+    def answered(self, ticket: Ticket, reply: i.Reply) -> None:
+        """Check that what ``reply`` says is committed."""
+        request, namespace = ticket.request, ticket.namespace
+        match reply:
+            case i.WorkflowStarted():
+                assert isinstance(request, i.StartWorkflow)
+                self._start(namespace, request, reply)
+            case i.WorkflowsStarted():
+                assert isinstance(request, i.StartWorkflows)
+                for item, part in zip(request.items, reply.items, strict=True):
+                    if isinstance(part, i.WorkflowStarted):
+                        self._start(namespace, item, part)
+            case i.TaskEnqueuedReply():
+                assert isinstance(request, i.EnqueueTask)
+                self._enqueue(namespace, request, reply)
+            case i.TasksEnqueued():
+                assert isinstance(request, i.EnqueueTasks)
+                for item, part in zip(request.items, reply.items, strict=True):
+                    if isinstance(part, i.TaskEnqueuedReply):
+                        self._enqueue(namespace, item, part)
+            case i.Accepted():
+                self._accepted(namespace, request)
+            case i.Work():
+                assert isinstance(request, i.Poll)
+                self._work(request, reply)
+            case i.Begun():
+                assert isinstance(request, i.Begin)
+                for token, refused in zip(request.tokens, reply.items, strict=True):
+                    if refused is None:
+                        row = self._scene.mirror.tasks[token.task_id]
+                        begun = row.lease > token.lease or self._scene.mirror.statuses[token.task_id].begun
+                        require(begun or row.state in TERMINAL, 1, "begin_acknowledged_early", token)
+            case i.WorkflowTasksReply():
+                assert isinstance(request, i.CompleteWorkflowTasks)
+                self._turns(request, reply)
+            case i.WorkflowInfo():
+                self._info(reply)
+            case i.WorkflowOutcome():
+                self._outcome(reply)
+            case i.TaskInfo():
+                versions = self._task_versions.get(reply.task_id, {})
+                require((reply.state, reply.attempt, reply.cancel_requested) in versions, 6, "read_of_uncommitted_task",
+                        f"{reply.task_id}: {reply.state} attempt {reply.attempt}")  # fmt: skip
+            case i.TaskOutcomeReply():
+                row = self._scene.mirror.tasks.get(reply.task_id)
+                require(row is not None and row.state is reply.state and row.state in TERMINAL, 1, "task_outcome_early",
+                        f"{reply.task_id}: {reply.state}")  # fmt: skip
+                self._scene.coverage.hit("await_answered")
+            case _:
+                pass
+
+    def _start(self, namespace: str, request: i.StartWorkflow, reply: i.WorkflowStarted) -> None:
+        hit = self._scene.coverage.hit
+        row = self._scene.mirror.runs.get(reply.run_id)
+        require(row is not None, 1 if not reply.replayed else 4, "start_acknowledged_early", reply.run_id)
+        key = (namespace, reply.workflow_id, request.request_id)
+        known = self._started.setdefault(key, reply.run_id)
+        require(known == reply.run_id, 5, "one_request_two_runs", f"{key}: {known} and {reply.run_id}")
+        if reply.replayed:
+            hit("duplicate_start_replayed")
+        if not reply.started:
+            hit("start_returned_existing")
+        if request.delay and reply.started:
+            hit("delayed_start")
+
+    def _enqueue(self, namespace: str, request: i.EnqueueTask, reply: i.TaskEnqueuedReply) -> None:
+        row = self._scene.mirror.tasks.get(reply.task_id)
+        require(row is not None, 1 if not reply.replayed else 4, "enqueue_acknowledged_early", reply.task_id)
+        if not request.key:
+            return
+        known = self._keys.setdefault((namespace, request.key), reply.task_id)
+        require(known == reply.task_id, 5, "one_key_two_tasks", f"{request.key}: {known} and {reply.task_id}")
+        body = str((request.type, request.queue, request.input))
+        first = self._fingerprints.setdefault((namespace, request.key), body)
+        require(first == body, 5, "key_used_for_two_requests", request.key)
+        if reply.replayed:
+            self._scene.coverage.hit("duplicate_enqueue_replayed")
+
+    def _accepted(self, namespace: str, request: i.Request) -> None:
+        mirror = self._scene.mirror
+        match request:
+            case i.SignalWorkflow():
+                key = (namespace, request.workflow_id, request.request_id)
+                require(key in mirror.signal_ids, 1, "signal_acknowledged_early", key)
+            case i.CancelWorkflow() | i.TerminateWorkflow():
+                run_ids = [row.run_id for row in self._runs_of(namespace, request.workflow_id)]
+                asked = any(self._was_asked(run_id) for run_id in run_ids)
+                require(asked, 1, "cancel_acknowledged_early", (namespace, request.workflow_id))
+            case i.CancelTask():
+                row = mirror.tasks.get(request.task_id)
+                require(row is not None, 1, "cancel_of_nothing", request.task_id)
+                asked = mirror.statuses[request.task_id].cancel_requested
+                require(asked or (row is not None and row.state in TERMINAL), 1, "cancel_acknowledged_early", request.task_id)
+            case _:
+                pass
+
+    def _was_asked(self, run_id: str) -> bool:
+        mirror = self._scene.mirror
+        if mirror.states[run_id].cancel_requested or mirror.runs[run_id].status != RunStatus.RUNNING.value:
+            return True
+        return any(type(event).__name__ == "WorkflowExecutionCancelRequested" for _, event in mirror.parked_events(run_id))
+
+    def _runs_of(self, namespace: str, workflow_id: str) -> list[RunRow]:
+        return [
+            row for row in self._scene.mirror.runs.values()
+            if row.namespace == namespace and row.workflow_id == workflow_id
+        ]  # fmt: skip
+
+    def _work(self, request: i.Poll, reply: i.Work) -> None:
+        mirror, hit = self._scene.mirror, self._scene.coverage.hit
+        for lease in reply.tasks:
+            row = mirror.tasks.get(lease.token.task_id)
+            known = row is not None and row.lease >= lease.token.lease
+            require(known, 6, "dispatched_before_commit", lease.token)
+        for task in reply.workflow_tasks:
+            row_ = mirror.runs.get(task.run_id)
+            require(row_ is not None, 6, "turn_before_commit", task.token)
+            shown = task.started_event_id - 2
+            committed = len(mirror.history.get(task.run_id, ()))
+            require(committed >= shown, 6, "turn_before_commit", f"{task.run_id} shows {shown} of {committed}")
+            if task.events:
+                stored = mirror.history[task.run_id][task.first_event_id - 1 : shown]
+                require(list(task.events[:-2]) == stored, 6, "turn_shows_other_events", task.run_id)
+            require(len(task.events) in (0, task.started_event_id - task.first_event_id + 1), 30, "turn_shows_wrong_events",
+                    f"{task.run_id}: {len(task.events)} from {task.first_event_id} to {task.started_event_id}")  # fmt: skip
+            if task.attempt > 1:
+                hit("workflow_task_retried")
+        if not reply.tasks and not reply.workflow_tasks:
+            hit("poll_empty")
+            return
+        leases = {(lease.token.task_id, lease.token.lease) for lease in reply.tasks}
+        turns = {(task.run_id, task.token.epoch, task.token.dispatch) for task in reply.workflow_tasks}
+        before = self._works.setdefault(request.poll_id, (leases, turns))
+        if before[0] is not leases:
+            if before[0] & leases or before[1] & turns:
+                hit("poll_repeated")
+            before[0].update(leases)
+            before[1].update(turns)
+        require(len(before[0]) <= request.slots or not request.slots or self._reclaimed(before[0], request), 22,
+                "poll_got_more_than_its_slots", f"{request.poll_id}: {sorted(before[0])}")  # fmt: skip
+
+    def _reclaimed(self, leases: set[tuple[str, int]], request: i.Poll) -> bool:
+        live = [
+            token for token in leases
+            if (row := self._scene.mirror.tasks[token[0]]).state is TaskState.LEASED and row.lease == token[1]
+        ]  # fmt: skip
+        return len(live) <= request.slots
+
+    def _turns(self, request: i.CompleteWorkflowTasks, reply: i.WorkflowTasksReply) -> None:
+        for done, answer in zip(request.done, reply.done, strict=True):
+            if answer.refused is None:
+                committed = len(self._scene.mirror.history.get(done.token.run_id, ()))
+                require(committed >= answer.last_event_id, 1, "turn_acknowledged_early",
+                        f"{done.token.run_id}: {answer.last_event_id} of {committed}")  # fmt: skip
+
+    def _info(self, reply: i.WorkflowInfo) -> None:
+        versions = self._scene.mirror.versions.get(reply.run_id, [])
+        known = any(events == reply.events for _, events in versions)
+        require(known, 6, "read_of_uncommitted_run", f"{reply.run_id}: {reply.events} events")
+
+    def _outcome(self, reply: i.WorkflowOutcome) -> None:
+        row = self._scene.mirror.runs.get(reply.run_id)
+        require(row is not None and row.status == reply.status.value, 1, "outcome_before_commit", reply.run_id)
+        self._scene.coverage.hit("await_answered")
+
+    # -- the ledger --
+
+    def finish(self) -> None:
+        """Go through what clients were told."""
+        mirror = self._scene.mirror
+        runs_by_request: Counter[tuple[str, str, str]] = Counter()
+        for row in mirror.runs.values():
+            fixed = decode_fixed(row.fixed)
+            if fixed.start_request_id:
+                runs_by_request[row.namespace, row.workflow_id, fixed.start_request_id] += 1
+        doubled = [key for key, count in runs_by_request.items() if count > 1]
+        require(not doubled, 3, "one_request_two_runs", doubled)
+        tasks_by_key: Counter[tuple[str, str]] = Counter()
+        for task_id, spec in mirror.specs.items():
+            if spec.key:
+                tasks_by_key[mirror.tasks[task_id].namespace, spec.key] += 1
+        doubled_keys = [key for key, count in tasks_by_key.items() if count > 1]
+        require(not doubled_keys, 3, "one_key_two_tasks", doubled_keys)
+        for entry in self._scene.ledger.entries:
+            self._entry(entry)
+
+    def _entry(self, entry: Entry) -> None:
+        mirror, reply, request = self._scene.mirror, entry.reply, entry.request
+        match reply:
+            case i.WorkflowStarted():
+                row = mirror.runs.get(reply.run_id)
+                require(row is not None and row.status != RunStatus.RUNNING.value, 1, "acked_run_not_closed", reply.run_id)
+            case i.TaskEnqueuedReply():
+                task = mirror.tasks.get(reply.task_id)
+                require(task is not None and task.state in TERMINAL, 1, "acked_task_not_closed", reply.task_id)
+            case i.WorkflowOutcome():
+                row = mirror.runs.get(reply.run_id)
+                require(row is not None and row.status == reply.status.value, 33, "outcome_changed", reply.run_id)
+            case i.TaskOutcomeReply():
+                task = mirror.tasks.get(reply.task_id)
+                require(task is not None and task.state is reply.state, 19, "terminal_state_changed", reply.task_id)
+            case i.Refused() if entry.attempts == 1 and self._one_copy() and isinstance(request, i.StartWorkflow):
+                require(request.run_id not in mirror.runs, 2, "refused_start_exists", request.run_id)
+            case i.Refused() if entry.attempts == 1 and self._one_copy() and isinstance(request, i.EnqueueTask):
+                require(request.task_id not in mirror.tasks, 2, "refused_task_exists", request.task_id)
+            case i.WorkflowInfo():
+                seen = [events for number, events in mirror.versions.get(reply.run_id, []) if number <= entry.floor]
+                require(not seen or reply.events >= seen[-1], 7, "stale_read",
+                        f"{reply.run_id}: {reply.events} events, {seen[-1:]} were acknowledged")  # fmt: skip
+            case _:
+                pass
+
+    def _one_copy(self) -> bool:
+        faults = self._scene.config.faults
+        return not (faults.net_double or faults.net_late)

@@ -1,0 +1,261 @@
+"""Tasks, leases and retries: invariants 19 to 29 and 53, 54."""
+
+from outlast.core.inputs import (
+    Begin,
+    CompleteTasks,
+    CompletionsReply,
+    Heartbeat,
+    HeartbeatReply,
+    ReturnTasks,
+    TaskState,
+)
+from outlast.core.invariants import EDGES, TERMINAL, task_findings, waker_of
+from outlast.core.units import SECOND, Fence
+from outlast.core.writes import AttemptRow, TaskRow
+from outlast.sim.mirror import Change
+from outlast.sim.node import Node, Ticket
+from outlast.sim.scene import Scene
+from outlast.sim.violation import Violation, require
+
+Token = tuple[str, int]
+_ENDED_BY_HOLDER = ("succeeded", "failed", "canceled")
+_LOST_MAX = 6  # losses in a row before a task must have been given up: suspect after two, then three alone
+
+
+class Tasks:
+    """Watches every task's row."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._completed: dict[Token, None] = {}  # the holder's word has reached an owner
+        self._returned: dict[Token, None] = {}
+        self._promised: dict[Token, int] = {}  # until when the holder was told that it has the lease
+        self._fence_of: dict[Token, Fence] = {}
+        self._verdicts: dict[tuple[Token, bytes], str] = {}
+        self._grace: dict[Fence, list[tuple[int, int]]] = {}  # (owner's instant of a fresh start, leases due before it)
+
+    # -- what goes in and out --
+
+    def served(self, node: Node) -> None:
+        """Note a take-over: every lease gets a fresh term."""
+        assert node.claim is not None
+        now = node.clock.now()
+        self._grace[node.claim.fence] = [(now, now)]
+
+    def resumed(self, node: Node, paused_for: int) -> None:
+        """Note a stall: leases that ran out well before its end get a fresh term."""
+        stall = self._scene.config.knobs.stall
+        if node.claim is not None and paused_for > stall + SECOND // 10:
+            now = node.clock.now()
+            self._grace[node.claim.fence].append((now, now - stall - SECOND // 10))
+
+    def handled(self, ticket: Ticket) -> None:
+        """Note what workers have said to an owner."""
+        request = ticket.request
+        if isinstance(request, CompleteTasks):
+            for item in request.items:
+                self._completed[item.token.task_id, item.token.lease] = None
+        elif isinstance(request, ReturnTasks):
+            for token in request.tokens:
+                self._returned[token.task_id, token.lease] = None
+
+    def answered(self, ticket: Ticket, reply: object) -> None:
+        """Check what is said about leases."""
+        request = ticket.request
+        if isinstance(request, CompleteTasks) and isinstance(reply, CompletionsReply):
+            for item, refused in zip(request.items, reply.items, strict=True):
+                self._completion(ticket, (item.token.task_id, item.token.lease), refused.code if refused else "")
+        elif isinstance(request, Heartbeat) and isinstance(reply, HeartbeatReply):
+            for item, answer in zip(request.items, reply.items, strict=True):
+                if answer.action != "stop":
+                    self._extended((item.token.task_id, item.token.lease), answer.lease_until)
+
+    def _completion(self, ticket: Ticket, token: Token, code: str) -> None:
+        known = self._verdicts.get((token, b""))
+        row = self._scene.mirror.tasks.get(token[0])
+        if known is not None:
+            # A recorded failure is forgotten once the next attempt has begun; a lost lease never becomes good again.
+            forgotten = not known and row is not None and row.lease > token[1]
+            require(known == code or forgotten, 23, "completion_answers_differ", f"{token}: {known!r}, then {code!r}")
+            if not code:
+                self._scene.coverage.hit("completion_repeated")
+        self._verdicts.setdefault((token, b""), code)
+        if code:
+            return
+        require(row is not None, 1, "completion_of_nothing", token)
+        ended = any(attempt.lease == token[1] and not attempt.late for attempt in self._attempts(token[0]))
+        require(ended, 1, "completion_acknowledged_early", f"{token} for {type(ticket.request).__name__}")
+
+    def _extended(self, token: Token, until: int) -> None:
+        mirror = self._scene.mirror
+        row, before = mirror.tasks.get(token[0]), self._promised.get(token, 0)
+        require(until >= before, 24, "heartbeat_shortened_a_lease", f"{token}: {until} after {before}")
+        if row is not None and row.lease == token[1] and row.state is TaskState.LEASED:
+            deadline = mirror.statuses[token[0]].attempt_deadline
+            require(not deadline or until <= deadline, 24, "lease_past_start_to_close", f"{token}: {until} > {deadline}")
+        if until > before:
+            self._scene.coverage.hit("heartbeat_extended")
+        self._promised[token] = until
+
+    # -- what is committed --
+
+    def committed(self, change: Change) -> None:
+        """Check each task that a commit has moved."""
+        for old, new in change.tasks:
+            spec = self._scene.mirror.specs[new.task_id]
+            for finding in task_findings(new, spec, self._attempts(new.task_id)):
+                raise Violation(finding.number, finding.code, finding.detail)
+            if old is not None:
+                self._moved(change, old, new)
+            self._leased(change, old, new)
+            timers = self._scene.mirror.timers_of.get(new.task_id, {}).values()
+            require(waker_of(new, timers), 20, "orphan_task", f"{new.task_id} is {new.state} and nothing will wake it")
+            self._notice(old, new)
+        for row in change.batch.attempts:
+            if not row.late:
+                self._ended(change, row)
+
+    def _moved(self, change: Change, old: TaskRow, new: TaskRow) -> None:
+        require(new.state in EDGES[old.state], 19, "forbidden_move", f"{new.task_id}: {old.state} to {new.state}")
+        if old.state in TERMINAL:
+            require((old.closed_at, old.reason, old.attempt) == (new.closed_at, new.reason, new.attempt), 19,
+                    "terminal_state_changed", new.task_id)  # fmt: skip
+        require(new.lease >= old.lease, 22, "lease_number_went_back", f"{new.task_id}: {old.lease} to {new.lease}")
+        if old.state is not TaskState.LEASED or (new.state is TaskState.LEASED and new.lease == old.lease):
+            if old.state is TaskState.LEASED:
+                require(new.lease_until >= old.lease_until, 24, "lease_shortened", new.task_id)
+                require(new.attempt == old.attempt, 21, "attempt_changed_in_lease", new.task_id)
+            return
+        ended = any(row.task_id == new.task_id and row.lease == old.lease and not row.late for row in change.batch.attempts)
+        # Cancel from outside, the end of the run and a passed deadline take a lease without a word of its holder.
+        require(ended or new.state in (TaskState.CANCELED, TaskState.EXPIRED), 22, "lease_vanished",
+                f"{new.task_id} lease {old.lease}: now {new.state} at lease {new.lease}")  # fmt: skip
+
+    def _leased(self, change: Change, old: TaskRow | None, new: TaskRow) -> None:
+        if new.state is not TaskState.LEASED or (old is not None and old.lease == new.lease):
+            return
+        mirror = self._scene.mirror
+        spec, status = mirror.specs[new.task_id], mirror.statuses[new.task_id]
+        token = (new.task_id, new.lease)
+        self._fence_of[token] = change.batch.fence
+        skew = self._scene.config.skew
+        require(new.lease == (old.lease if old else 0) + 1 or len(self._attempts(new.task_id)) >= new.lease - 1, 21,
+                "lease_skipped", f"{token} after {old.lease if old else 0}")  # fmt: skip
+        require(not status.cancel_requested, 28, "leased_after_cancel", token)
+        require(status.started_at >= new.run_at, 25, "started_before_due", f"{token}: {new.run_at - status.started_at} early")
+        require(change.now >= new.run_at - skew, 40, "started_early", f"{token}: {new.run_at - change.now} early")
+        require(not spec.close_by or status.started_at < spec.close_by, 25, "started_after_close_by", token)
+        require(not spec.start_by or status.started_at <= spec.start_by or new.attempt > 1, 25, "started_after_start_by", token)
+        require(status.lost_in_a_row <= _LOST_MAX, 27, "poison_not_quarantined", f"{token}: {status.lost_in_a_row}")
+        last = next((row for row in reversed(self._attempts(new.task_id)) if not row.late and row.outcome == "failed"), None)
+        if last is not None:
+            require(last.error_type not in spec.retry.final_types, 26, "final_failure_retried", token)
+
+    def _ended(self, change: Change, row: AttemptRow) -> None:
+        token = (row.task_id, row.lease)
+        outcome = row.outcome
+        require(row.ended_at <= change.batch.at, 25, "ended_in_the_future", f"{token}: {row.ended_at}")
+        if outcome in _ENDED_BY_HOLDER:
+            if token not in self._completed:
+                task = self._scene.mirror.tasks[row.task_id]
+                require(outcome == "canceled" and task.state is TaskState.CANCELED, 22, "ended_without_its_holder",
+                        f"{token} {outcome}")  # fmt: skip
+        elif outcome == "returned":
+            if token not in self._returned:
+                self._expired(row, token)  # a task whose handler surely never began goes back at its lease's end
+        elif outcome == "worker_lost" or outcome.startswith("timeout"):
+            self._expired(row, token)
+        self._backoff(change, row)
+
+    def _expired(self, row: AttemptRow, token: Token) -> None:
+        scene, mirror = self._scene, self._scene.mirror
+        spec = mirror.specs[row.task_id]
+        slack = 2 * scene.config.skew
+        kind = row.outcome.removeprefix("timeout:")
+        if kind == "start_to_close":
+            least = row.started_at + spec.start_to_close
+            scene.coverage.hit("start_to_close")
+        elif kind == "heartbeat":
+            least = row.started_at + spec.heartbeat
+            scene.coverage.hit("heartbeat_timeout")
+        elif kind in ("schedule_to_close", "schedule_to_start"):
+            return
+        else:
+            least = max(row.started_at + self._term(spec.start_to_close), self._promised.get(token, 0) - slack)
+            scene.coverage.hit("lease_expired")
+        require(row.ended_at >= least, 22, "lease_taken_early", f"{token} {row.outcome}: {(least - row.ended_at) / 1e6:.1f} ms")
+        if kind == "start_to_close":
+            return
+        fence = mirror.fence
+        for fresh, due_before in self._grace.get(fence, ()):
+            taken_over = due_before == fresh
+            concerned = self._fence_of.get(token) != fence if taken_over else least < due_before
+            if concerned and row.ended_at >= fresh:
+                term = fresh + self._term(0) - slack
+                require(row.ended_at >= term, 22, "lease_taken_in_grace",
+                        f"{token} {row.outcome}: {(term - row.ended_at) / 1e6:.1f} ms, take-over {taken_over}")  # fmt: skip
+                scene.coverage.hit("lease_over_takeover" if taken_over else "lease_over_stall")
+
+    def _term(self, start_to_close: int) -> int:
+        lease = self._scene.config.knobs.task_lease
+        return min(lease, start_to_close) if start_to_close else lease
+
+    def _backoff(self, change: Change, row: AttemptRow) -> None:
+        task = self._scene.mirror.tasks[row.task_id]
+        if task.state is not TaskState.RETRY_WAIT or task.lease != row.lease or row.outcome == "returned":
+            return
+        policy = self._scene.mirror.specs[row.task_id].retry
+        status = self._scene.mirror.statuses[row.task_id]
+        longest = min(int(policy.first * policy.factor ** (row.attempt - 1)), policy.longest)
+        if status.failure is not None and status.failure.next_delay is not None:
+            longest = max(longest, status.failure.next_delay)
+        pause = task.run_at - row.ended_at
+        require(0 <= pause <= longest, 26, "backoff_outside_policy", f"{row.task_id}: {pause} of {longest}")
+        require(not policy.attempts_max or row.attempt < policy.attempts_max, 26, "retried_beyond_policy", row.task_id)
+
+    def _notice(self, old: TaskRow | None, new: TaskRow) -> None:
+        hit = self._scene.coverage.hit
+        if old is not None and old.state is not new.state:
+            if new.state is TaskState.RETRY_WAIT:
+                hit("activity_retried")
+            elif new.state is TaskState.EXPIRED and new.reason in ("schedule_to_start", "schedule_to_close"):
+                hit(new.reason)
+            elif new.state is TaskState.FAILED:
+                hit("activity_failed_final" if new.reason == "non_retryable_failure" else "attempts_used_up")
+                if self._scene.mirror.statuses[new.task_id].lost_in_a_row >= 3:
+                    hit("poison_failed")
+            elif new.state is TaskState.CANCELED and old.state is TaskState.LEASED:
+                hit("activity_canceled_by_worker")
+            elif new.state is TaskState.CANCELED and new.run_id:
+                hit("activity_canceled_unstarted")
+        if old is None and new.run_at > new.enqueued_at:
+            hit("delayed_task")
+        if self._scene.mirror.statuses[new.task_id].lost_in_a_row >= 2:
+            hit("lease_expired_twice")
+
+    def _attempts(self, task_id: str) -> list[AttemptRow]:
+        return sorted(self._scene.mirror.attempts.get(task_id, ()), key=lambda row: (row.lease, row.late))
+
+    # -- at the end --
+
+    def finish(self) -> None:
+        """Check what handlers did against what was committed."""
+        mirror = self._scene.mirror
+        once: dict[str, int] = {}
+        for execution in self._scene.ledger.executions:
+            row = mirror.tasks.get(execution.task_id)
+            require(row is not None and row.lease >= execution.lease, 53, "ran_without_a_lease", execution)
+            require(row is not None and execution.operation_id in ("", self._operation_id(row)), 54, "operation_id_differs",
+                    execution)  # fmt: skip
+            if execution.once:
+                once[execution.task_id] = once.get(execution.task_id, 0) + 1
+        twice = [task_id for task_id, count in once.items() if count > 1]
+        require(not twice, 59, "once_only_task_ran_twice", twice)
+
+    def _operation_id(self, row: TaskRow) -> str:
+        return self._scene.mirror.specs[row.task_id].operation_id
+
+
+def begin_tokens(request: object) -> tuple[Token, ...]:
+    """Return the tokens of a Begin, none for another request."""
+    return tuple((token.task_id, token.lease) for token in request.tokens) if isinstance(request, Begin) else ()

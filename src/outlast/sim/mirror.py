@@ -1,0 +1,151 @@
+"""What was committed, kept beside the store by the simulator's own hand, so that checkers need not trust the store."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from outlast.core import codec
+from outlast.core import events as e
+from outlast.core.inputs import RunStatus
+from outlast.core.invariants import TERMINAL, Broken, Reference
+from outlast.core.units import Fence
+from outlast.core.writes import (
+    AttemptRow,
+    Batch,
+    DedupRow,
+    ParkedRow,
+    RunRow,
+    RunState,
+    TaskRow,
+    TaskSpec,
+    TaskStatus,
+    TimerRow,
+)
+from outlast.sim.violation import Violation, require
+
+
+@dataclass(slots=True)
+class Change:
+    """One commit, with what stood there before."""
+
+    batch: Batch
+    owner: str
+    now: int  # true time
+    runs: list[tuple[RunRow | None, RunRow]] = field(default_factory=list[tuple[RunRow | None, RunRow]])
+    tasks: list[tuple[TaskRow | None, TaskRow]] = field(default_factory=list[tuple[TaskRow | None, TaskRow]])
+    events: list[tuple[str, int, int, e.Event]] = field(default_factory=list[tuple[str, int, int, e.Event]])
+    parked: list[tuple[str, int, e.Event]] = field(default_factory=list[tuple[str, int, e.Event]])
+    unparked: list[str] = field(default_factory=list[str])  # runs that had parked rows and lost them
+
+
+class Mirror:
+    """All rows as of the last commit."""
+
+    def __init__(self) -> None:
+        self.fence = Fence(0, 0)
+        self.number = 0
+        self.runs: dict[str, RunRow] = {}
+        self.states: dict[str, RunState] = {}
+        self.history: dict[str, list[e.Timed]] = {}
+        self.folds: dict[str, Reference] = {}
+        self.parked: dict[str, dict[int, ParkedRow]] = {}
+        self.tasks: dict[str, TaskRow] = {}
+        self.specs: dict[str, TaskSpec] = {}
+        self.statuses: dict[str, TaskStatus] = {}
+        self.attempts: dict[str, list[AttemptRow]] = {}
+        self.timers: dict[tuple[int, str], TimerRow] = {}
+        self.timers_of: dict[str, dict[tuple[int, str], TimerRow]] = {}
+        self.dedup: dict[tuple[str, str, str], DedupRow] = {}
+        self.counters: dict[tuple[str, str], int] = {}
+        self.recount: Counter[tuple[str, str]] = Counter()
+        self.open_runs: dict[str, None] = {}
+        self.open_tasks: dict[str, None] = {}
+        self.open_by_name: dict[tuple[str, str], str] = {}
+        self.signal_ids: dict[tuple[str, str, str], str] = {}  # (namespace, workflow id, request id) -> run id
+        self.versions: dict[str, list[tuple[int, int]]] = {}  # run id -> (batch number, events)
+
+    def apply(self, batch: Batch, owner: str, now: int) -> Change:
+        """Take one commit in and say what it changed."""
+        change = Change(batch, owner, now)
+        self.number = batch.number
+        for run_id in batch.unparked:
+            if self.parked.pop(run_id, None):
+                change.unparked.append(run_id)
+        self._take_history(batch, change)
+        for row in batch.parked:
+            parked = self.parked.setdefault(row.run_id, {})
+            require(row.n not in parked, 13, "parked_row_written_twice", f"{row.run_id} {row.n}")
+            parked[row.n] = row
+            at, event = codec.decode_timed(row.blob)
+            change.parked.append((row.run_id, at, event))
+        for row in batch.runs.values():
+            self._take_run(batch, row, change)
+        for row in batch.tasks.values():
+            self._take_task(batch, row, change)
+        for row in batch.attempts:
+            self.attempts.setdefault(row.task_id, []).append(row)
+        for key in batch.dropped_timers:
+            if (timer := self.timers.pop(key, None)) is not None:
+                self.timers_of[timer.target].pop(key, None)
+        for key, timer in batch.timers.items():
+            self.timers[key] = timer
+            self.timers_of.setdefault(timer.target, {})[key] = timer
+        self.dedup.update(batch.dedup)
+        self.counters.update(batch.counters)
+        return change
+
+    def parked_events(self, run_id: str) -> list[e.Timed]:
+        """Return the parked events of a run, in order."""
+        rows = self.parked.get(run_id, {})
+        return [codec.decode_timed(rows[n].blob) for n in sorted(rows)]
+
+    def _take_history(self, batch: Batch, change: Change) -> None:
+        for page in batch.history:
+            history = self.history.setdefault(page.run_id, [])
+            fold = self.folds.setdefault(page.run_id, Reference(page.run_id))
+            require(page.first_event_id == len(history) + 1, 30, "history_not_dense",
+                    f"{page.run_id}: page from {page.first_event_id} after {len(history)} events")  # fmt: skip
+            events = codec.decode_events(page.blob)
+            require(len(events) == page.count, 8, "page_count_wrong", f"{page.run_id} {page.count} {len(events)}")
+            for at, event in events:
+                history.append((at, event))
+                try:
+                    fold.take(at, event)
+                except Broken as broken:
+                    raise Violation(broken.finding.number, broken.finding.code, broken.finding.detail) from broken
+                change.events.append((page.run_id, len(history), at, event))
+
+    def _take_run(self, batch: Batch, row: RunRow, change: Change) -> None:
+        old = self.runs.get(row.run_id)
+        require((old is None) == (row.run_id in batch.new_runs), 6, "new_runs_wrong", row.run_id)
+        if old is not None:
+            row.fixed = row.fixed or old.fixed
+            self.recount[old.namespace, f"runs:{old.status}"] -= 1
+        self.recount[row.namespace, f"runs:{row.status}"] += 1
+        self.runs[row.run_id] = row
+        self.states[row.run_id] = codec.decode_state(row.state)
+        name = (row.namespace, row.workflow_id)
+        self.versions.setdefault(row.run_id, []).append((batch.number, row.next_event_id - 1))
+        if row.status == RunStatus.RUNNING.value:
+            self.open_runs[row.run_id] = None
+        else:
+            self.open_runs.pop(row.run_id, None)
+            if self.open_by_name.get(name) == row.run_id:
+                del self.open_by_name[name]
+        change.runs.append((old, row))
+
+    def _take_task(self, batch: Batch, row: TaskRow, change: Change) -> None:
+        old = self.tasks.get(row.task_id)
+        require((old is None) == (row.task_id in batch.new_tasks), 6, "new_tasks_wrong", row.task_id)
+        if old is not None:
+            row.spec = row.spec or old.spec
+            self.recount[old.namespace, f"tasks:{old.queue}:{old.state.value}"] -= 1
+        self.recount[row.namespace, f"tasks:{row.queue}:{row.state.value}"] += 1
+        self.tasks[row.task_id] = row
+        if old is None:
+            self.specs[row.task_id] = codec.decode_spec(row.spec)
+        self.statuses[row.task_id] = codec.decode_status(row.status)
+        if row.state in TERMINAL:
+            self.open_tasks.pop(row.task_id, None)
+        else:
+            self.open_tasks[row.task_id] = None
+        change.tasks.append((old, row))
