@@ -1,0 +1,17 @@
+"""``outlast version``."""
+
+import sys
+from importlib.metadata import PackageNotFoundError, version as version_of
+
+from outlast.cli.exits import DONE
+from outlast.cli.parser import Arguments
+
+
+def version(_: Arguments) -> int:
+    """Print the version of the package."""
+    try:
+        number = version_of("outlast")
+    except PackageNotFoundError:
+        number = "unknown: it runs from a checkout"
+    sys.stdout.write(f"outlast {number}\n")
+    return DONE

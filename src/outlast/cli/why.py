@@ -1,0 +1,241 @@
+"""``outlast why``: what a workflow or a task waits for, where in the code, what came before, and what helps."""
+
+import asyncio
+import linecache
+import sys
+import time
+from collections import Counter
+from typing import Final
+
+from outlast.cli import exits
+from outlast.cli.parser import Arguments
+from outlast.cli.reach import Look, reached
+from outlast.cli.steps import Step, steps_of
+from outlast.cli.text import ago, clean, instant, span
+from outlast.core.errors import NotFound
+from outlast.core.inputs import RunStatus, TaskInfo, TaskState, WorkflowInfo
+
+BEFORE_SHOWN: Final = 6
+EVENTS_READ: Final = 5_000
+
+_RUN_OPEN: Final = RunStatus.RUNNING
+_TASK_OPEN: Final = frozenset(
+    {TaskState.ENQUEUED, TaskState.HELD, TaskState.LEASED, TaskState.RETRY_WAIT, TaskState.UNCERTAIN}
+)
+
+
+def why(arguments: Arguments) -> int:
+    """Print the answer for a workflow id or a task id."""
+    return asyncio.run(_why(arguments))
+
+
+async def _why(arguments: Arguments) -> int:
+    async with reached(arguments) as look:
+        now = time.time_ns()  # noqa: TID251 - the watch of the person who reads it
+        info = await _find(look, arguments.id)
+        steps = await _steps(look, info) if isinstance(info, WorkflowInfo) else []
+    if arguments.json:
+        import msgspec
+
+        sys.stdout.write(msgspec.json.encode(as_json(info, steps, now=now)).decode() + "\n")
+    else:
+        lines = lines_of_workflow(info, steps, now=now) if isinstance(info, WorkflowInfo) else lines_of_task(info, now=now)
+        sys.stdout.write("\n".join(lines) + "\n")
+    return exits.DONE
+
+
+async def _find(look: Look, id: str) -> WorkflowInfo | TaskInfo:
+    """An id is taken for a workflow's first, then for a task's."""
+    try:
+        return await look.workflow(id)
+    except NotFound as missing:
+        if missing.code != "workflow_not_found":
+            raise
+    try:
+        return await look.task(id)
+    except NotFound as missing:
+        if missing.code != "task_not_found":
+            raise
+    raise NotFound(
+        "workflow_not_found", f'There is no workflow or task "{clean(id)}".', remedy="List what there is: outlast workflow list"
+    )
+
+
+async def _steps(look: Look, info: WorkflowInfo) -> list[Step]:
+    events: list[tuple[int, int, object]] = []
+    following = 1
+    while following and len(events) < EVENTS_READ:
+        page = await look.history(info.workflow_id, info.run_id, following)
+        events += [(page.first_event_id + n, at, event) for n, (at, event) in enumerate(page.events)]
+        following = page.next_event_id
+    return steps_of(events)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def lines_of_workflow(info: WorkflowInfo, steps: list[Step], *, now: int) -> list[str]:
+    """Return the answer about a run, line by line."""
+    head = f"{clean(info.workflow_id)}  {clean(info.type)}  {_state_of(info)} {span((info.closed_at or now) - info.started_at)}"
+    lines = [head + (f"   build {clean(info.build)}" if info.build else "")]
+    if info.status is not _RUN_OPEN:
+        if info.failure is not None:
+            lines.append(_line("ended by", f"{info.failure.type}: {info.failure.message}"))
+        lines.append(_line("ended", instant(info.closed_at)))
+        return lines + _before(steps)
+    lines.append(_line("waits for", waits_for(info, now=now)))
+    lines += [_line("at", _code_at(place)) for place in sorted(set((info.places or {}).values()))[:3]]
+    lines += _last_errors(info)
+    lines += _before(steps)
+    if info.parked:
+        lines.append(_line("arrived", f"{info.parked} events that its code has not seen"))
+    if info.cancel_requested:
+        lines.append(_line("asked", "to cancel; it stops when its code has cleaned up"))
+    lines += [_line("helps" if n == 0 else "", text) for n, text in enumerate(helps(info))]
+    return lines
+
+
+def waits_for(info: WorkflowInfo, *, now: int) -> str:
+    """Return what an open run waits for, in words."""
+    text = info.why or _from_rows(info)
+    if info.why_at > now:
+        text += f", {'until' if 'signal' in text else 'due'} {instant(info.why_at)} ({ago(info.why_at, now)})"
+    return text
+
+
+def _from_rows(info: WorkflowInfo) -> str:
+    """Say it from what the rows hold, when no engine was there to be asked."""
+    if info.task_state == "backoff":
+        failure = info.task_failure
+        return f"another try of its code, which failed with {failure.type if failure else 'an error'}"
+    if info.task_state:
+        return f'a worker: queue "{info.queue}"'
+    if info.activities:
+        first = info.activities[0]
+        more = f" and {len(info.activities) - 1} more" if len(info.activities) > 1 else ""
+        return f'activity "{first.type}"{more}, {first.state.value}'
+    signals = sorted(key.removeprefix("signal:") for key in info.places or {} if key.startswith("signal:"))
+    if signals:
+        return f'signal "{signals[0]}"'
+    if info.timers:
+        return f"a timer, due {instant(min(timer.fire_at for timer in info.timers))}"
+    return "a signal, or a cancel request"
+
+
+def helps(info: WorkflowInfo) -> list[str]:
+    """Return commands that would move an open run on."""
+    found: list[str] = []
+    name = _quoted(info.workflow_id)
+    if info.task_state in {"ready", "backoff"} and not info.polled:
+        found.append(f"outlast worker start APP --queue {_quoted(info.queue)}")
+    found += [
+        f"outlast worker start APP --queue {_quoted(activity.queue)}"
+        for activity in info.activities[:1]
+        if activity.state is TaskState.ENQUEUED
+    ]
+    found += [
+        f"outlast workflow signal {name} {_quoted(key.removeprefix('signal:'))} 'JSON'"
+        for key in sorted(info.places or {})
+        if key.startswith("signal:")
+    ]
+    return found or [f"outlast workflow show {name}"]
+
+
+def lines_of_task(info: TaskInfo, *, now: int) -> list[str]:
+    """Return the answer about a task, line by line."""
+    attempts = f"attempt {info.attempt}" + (f" of {info.attempts_max}" if info.attempts_max else "")
+    state = info.state.value.replace("_", " ")
+    lines = [f"{info.task_id}  {clean(info.type)}  {state} {span((info.closed_at or now) - info.enqueued_at)}   {attempts}"]
+    if info.state not in _TASK_OPEN:
+        if info.failure is not None:
+            lines.append(_line("ended by", f"{info.failure.type}: {info.failure.message}"))
+        lines.append(_line("ended", instant(info.closed_at)))
+        return lines
+    waits = info.why or f"{state}: queue {info.queue}"
+    if info.run_at > now:
+        waits += f", due {instant(info.run_at)} ({ago(info.run_at, now)})"
+    lines.append(_line("waits for", waits))
+    if info.failure is not None:
+        lines.append(_line("last error", f"{info.failure.type}: {info.failure.message}"))
+    if info.workflow_id:
+        lines.append(_line("part of", f"workflow {info.workflow_id}"))
+    if info.state is TaskState.ENQUEUED and not info.polled:
+        lines.append(_line("helps", f"outlast worker start APP --queue {_quoted(info.queue)}"))
+    return lines
+
+
+def as_json(info: WorkflowInfo | TaskInfo, steps: list[Step], *, now: int) -> dict[str, object]:
+    """Return the answer for programs."""
+    if isinstance(info, TaskInfo):
+        return {
+            "kind": "task",
+            "id": info.task_id,
+            "type": info.type,
+            "state": info.state,
+            "waits_for": info.why if info.state in _TASK_OPEN else "",
+            "attempt": info.attempt,
+            "attempts_max": info.attempts_max,
+            "lines": lines_of_task(info, now=now),
+        }
+    return {
+        "kind": "workflow",
+        "id": info.workflow_id,
+        "run_id": info.run_id,
+        "type": info.type,
+        "status": info.status,
+        "waits_for": waits_for(info, now=now) if info.status is _RUN_OPEN else "",
+        "at": sorted(set((info.places or {}).values())),
+        "before": [step.name for step in steps if step.kind in {"activity", "timer"} and step.ended_at],
+        "helps": helps(info) if info.status is _RUN_OPEN else [],
+        "lines": lines_of_workflow(info, steps, now=now),
+    }
+
+
+def _state_of(info: WorkflowInfo) -> str:
+    if info.status is not _RUN_OPEN:
+        return f"{info.status.value.replace('_', ' ')} after"
+    if info.task_state == "backoff":
+        return "held for"
+    return "running" if info.task_state == "started" else "waiting"
+
+
+def _before(steps: list[Step]) -> list[str]:
+    done = [step for step in steps if step.kind in {"activity", "timer"} and step.ended_at]
+    if not done:
+        return []
+    counts = Counter((step.name, step.state) for step in done)
+    longest: dict[tuple[str, str], int] = {}
+    for step in done:
+        key = (step.name, step.state)
+        longest[key] = max(longest.get(key, 0), step.ended_at - step.began_at)
+    shown = list(counts.items())[-BEFORE_SHOWN:]
+    texts = [
+        f"{name}{f' ×{count}' if count > 1 else ''} {'✓' if state in {'done', 'fired'} else state} {span(longest[name, state])}"
+        for (name, state), count in shown
+    ]
+    return [_line("before", "   ".join(texts))]
+
+
+def _last_errors(info: WorkflowInfo) -> list[str]:
+    lines: list[str] = []
+    if info.task_failure is not None:
+        lines.append(_line("last error", f"{info.task_failure.type}: {info.task_failure.message}"))
+    lines += [
+        _line("last error", f"{activity.type}: {activity.last_failure.type}: {activity.last_failure.message}")
+        for activity in info.activities
+        if activity.last_failure is not None
+    ][:2]
+    return lines
+
+
+def _code_at(place: str) -> str:
+    file, _, number = place.rpartition(":")
+    source = linecache.getline(file, int(number)).strip() if file and number.isdigit() else ""
+    return f"{place}   {source}" if source else place
+
+
+def _line(label: str, text: str) -> str:
+    return f"  {label:<10} {clean(text)}"
+
+
+def _quoted(text: str) -> str:
+    import shlex
+
+    return shlex.quote(clean(text))

@@ -1,0 +1,97 @@
+"""Finds the payloads in requests, replies and events without looking at what cannot hold one."""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, TypeVar, cast, get_args, get_type_hints
+
+import msgspec
+
+from outlast.core.payload import Payload
+
+Value = TypeVar("Value")
+
+
+@cache
+def carriers(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """Return the names of the fields of ``kind`` that may hold a payload, at any depth."""
+    return tuple(name for name, hint in _hints(kind).items() if _may_hold(hint, frozenset()))
+
+
+def payloads_in(value: object) -> Iterator[Payload]:
+    """Yield every payload in ``value``: a struct, or tuples and mappings of them."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Payload):
+            yield item
+        elif isinstance(item, msgspec.Struct):
+            for name in carriers(type(item)):
+                inner = getattr(item, name)
+                if inner:
+                    stack.append(inner)
+        elif isinstance(item, tuple | list):
+            stack.extend(cast("tuple[object, ...]", item))
+        elif isinstance(item, dict):
+            stack.extend(cast("dict[str, object]", item).values())
+
+
+def with_payloads(value: Value, change: Callable[[Payload], Payload]) -> Value:
+    """Return ``value`` with ``change`` applied to every payload in it; what has none is returned as it is."""
+    return cast("Value", _changed(value, change))
+
+
+def place_of(value: object, wanted: Payload) -> str:
+    """Return where ``wanted`` stands in ``value``, as ``items[3].input[0]``; empty when it is not there."""
+    return next((place for place, payload in _places(value, "") if payload is wanted), "")
+
+
+def _changed(value: object, change: Callable[[Payload], Payload]) -> object:
+    if isinstance(value, Payload):
+        return change(value)
+    if isinstance(value, msgspec.Struct):
+        moved: dict[str, Any] = {}
+        for name in carriers(type(value)):
+            inner = getattr(value, name)
+            if inner:
+                after = _changed(inner, change)
+                if after is not inner:
+                    moved[name] = after
+        return msgspec.structs.replace(value, **moved) if moved else value
+    if isinstance(value, tuple):
+        before = cast("tuple[object, ...]", value)
+        items = tuple(_changed(item, change) for item in before)
+        return items if any(a is not b for a, b in zip(items, before, strict=True)) else before
+    if isinstance(value, dict):
+        mapping = cast("dict[str, object]", value)
+        fields = {key: _changed(item, change) for key, item in mapping.items()}
+        return fields if any(fields[key] is not mapping[key] for key in mapping) else mapping
+    return value
+
+
+def _places(value: object, place: str) -> Iterator[tuple[str, Payload]]:
+    if isinstance(value, Payload):
+        yield place, value
+    elif isinstance(value, msgspec.Struct):
+        for name in carriers(type(value)):
+            yield from _places(getattr(value, name), f"{place}.{name}" if place else name)
+    elif isinstance(value, tuple):
+        for n, item in enumerate(cast("tuple[object, ...]", value)):
+            yield from _places(item, f"{place}[{n}]")
+    elif isinstance(value, dict):
+        for key, item in cast("dict[str, object]", value).items():
+            yield from _places(item, f"{place}[{key!r}]")
+
+
+def _hints(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    return {name: hints[name] for name in kind.__struct_fields__}
+
+
+def _may_hold(hint: object, visiting: frozenset[type]) -> bool:
+    if hint is Payload:
+        return True
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        if hint in visiting:
+            return False
+        return any(_may_hold(inner, visiting | {hint}) for inner in _hints(hint).values())
+    return any(_may_hold(inner, visiting) for inner in get_args(hint))

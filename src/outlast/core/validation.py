@@ -1,0 +1,312 @@
+"""What a request must look like before it may reach a shard: names, lengths, spans, sizes.
+
+It is checked once, at the engine's door, so that the core and the stores need not doubt what they are given. What depends
+on the state of things (is it open, was the key used) is decided by the core.
+"""
+
+import math
+from typing import Final, TypeVar, assert_never
+
+import msgspec
+
+from outlast.core import limits
+from outlast.core.carriers import payloads_in, place_of
+from outlast.core.errors import Invalid, TooLarge
+from outlast.core.events import Headers
+from outlast.core.inputs import (
+    AwaitTask,
+    AwaitWorkflow,
+    Begin,
+    CancelTask,
+    CancelWorkflow,
+    CompleteTasks,
+    CompleteWorkflowTasks,
+    DescribeTask,
+    DescribeWorkflow,
+    EnqueueTask,
+    EnqueueTasks,
+    Heartbeat,
+    Poll,
+    Request,
+    ReturnTasks,
+    SignalWorkflow,
+    StartWorkflow,
+    StartWorkflows,
+    StopWorker,
+    TerminateWorkflow,
+)
+from outlast.core.payload import size_of
+from outlast.core.retry import RetryPolicy
+
+Item = TypeVar("Item", StartWorkflow, EnqueueTask)
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+
+
+def measure(request: Request) -> int:
+    """Return how many bytes ``request`` takes on the wire, an upper bound for each payload in it.
+
+    Raises Invalid for what cannot be written at all: text with a lone surrogate, a number over 64 bits.
+    """
+    try:
+        return len(_ENCODER.encode(request))
+    except (UnicodeEncodeError, OverflowError, TypeError, ValueError) as error:
+        raise Invalid(
+            "invalid_request",
+            f"The request cannot be written: {error}.",
+            remedy="Text must be valid Unicode without lone surrogates, whole numbers must fit into 64 bits.",
+        ) from None
+
+
+def require_small_payloads(request: Request) -> None:
+    """Refuse a payload over PAYLOAD_BYTES_MAX, naming where it stands."""
+    for payload in payloads_in(request):
+        if len(payload.data) > limits.PAYLOAD_BYTES_MAX:
+            raise TooLarge(
+                "payload_too_large",
+                f"The payload at {place_of(request, payload)} has {len(payload.data):,} bytes; "
+                f"{limits.PAYLOAD_BYTES_MAX:,} are allowed.",
+                remedy="Keep large data in storage of your own and pass a reference to it.",
+                place=place_of(request, payload),
+            )
+
+
+def validate(request: Request) -> None:
+    """Raise Invalid or TooLarge, with fact and remedy, unless ``request`` has the shape it must have.
+
+    The items of a batch are looked at by ``faults_of``, so that a bad one refuses only itself.
+    """
+    match request:
+        case StartWorkflow():
+            _start(request)
+        case EnqueueTask():
+            _enqueue(request)
+        case StartWorkflows() | EnqueueTasks():
+            _count("items", len(request.items), 1, limits.BATCH_ITEMS_MAX)
+        case SignalWorkflow():
+            _workflow_id(request.workflow_id)
+            _name("name", request.name)
+            _key("request_id", request.request_id, needed=True)
+            _headers(request.headers)
+        case CancelWorkflow() | TerminateWorkflow():
+            _workflow_id(request.workflow_id)
+            _key("request_id", request.request_id, needed=True)
+            _text("reason", request.reason)
+        case DescribeWorkflow() | AwaitWorkflow():
+            _workflow_id(request.workflow_id)
+        case CancelTask():
+            _key("task_id", request.task_id, needed=True)
+            _text("reason", request.reason)
+        case DescribeTask() | AwaitTask():
+            _key("task_id", request.task_id, needed=True)
+        case _:
+            _validate_of_worker(request)
+
+
+def faults_of(items: tuple[Item, ...]) -> dict[int, Invalid | TooLarge]:
+    """Return what is wrong with the items of a batch, by position; empty when nothing is."""
+    check = _start if items and isinstance(items[0], StartWorkflow) else _enqueue
+    faults: dict[int, Invalid | TooLarge] = {}
+    for n, item in enumerate(items):
+        try:
+            check(item)  # pyright: ignore[reportArgumentType] - the items of one batch are of one kind
+        except (Invalid, TooLarge) as fault:
+            faults[n] = fault
+    return faults
+
+
+def _validate_of_worker(
+    request: Poll | Begin | Heartbeat | CompleteTasks | ReturnTasks | CompleteWorkflowTasks | StopWorker,
+) -> None:
+    _key("worker", request.worker, needed=True)
+    match request:
+        case Poll():
+            _poll(request)
+        case Begin():
+            _count("tokens", len(request.tokens), 0, limits.WORKER_ITEMS_MAX)
+        case Heartbeat() | CompleteTasks():
+            _count("items", len(request.items), 0, limits.WORKER_ITEMS_MAX)
+        case ReturnTasks():
+            _count("tokens", len(request.tokens), 0, limits.WORKER_ITEMS_MAX)
+            _count("workflow_tokens", len(request.workflow_tokens), 0, limits.WORKER_ITEMS_MAX)
+        case CompleteWorkflowTasks():
+            _count("done", len(request.done), 0, limits.WORKER_ITEMS_MAX)
+            _count("not_done", len(request.not_done), 0, limits.WORKER_ITEMS_MAX)
+            _one_run_id_each(request)
+        case StopWorker():
+            pass
+        case _:
+            assert_never(request)
+
+
+def _start(request: StartWorkflow) -> None:
+    _name("type", request.type)
+    _name("queue", request.queue)
+    _key("run_id", request.run_id, needed=True)
+    _key("request_id", request.request_id, needed=True)
+    if request.workflow_id:
+        _workflow_id(request.workflow_id)
+    if request.run_timeout or request.delay:
+        _span("run_timeout", request.run_timeout)
+        _span("delay", request.delay)
+    if request.task_timeout:
+        _span("task_timeout", request.task_timeout, longest=limits.WORKFLOW_TASK_TIMEOUT_MAX)
+    _headers(request.headers)
+    _tags(request.tags)
+    _payloads_of_item(request)
+
+
+def _enqueue(request: EnqueueTask) -> None:
+    _name("type", request.type)
+    _name("queue", request.queue)
+    _key("task_id", request.task_id, needed=True)
+    _key("key", request.key)
+    for name in ("delay", "start_to_close", "schedule_to_start", "schedule_to_close", "heartbeat"):
+        span = getattr(request, name)
+        if span:
+            _span(name, span)
+    if not 1 <= request.priority <= 5:  # noqa: PLR2004 - the five priorities of the house
+        raise Invalid("invalid_request", f"priority is {request.priority}.", remedy="Give one of 1 (first) to 5.")
+    if request.retry is not None:
+        _retry(request.retry)
+    if request.fairness_key:
+        _key("fairness_key", request.fairness_key)
+    _headers(request.headers)
+    _tags(request.tags)
+    _payloads_of_item(request)
+
+
+def _payloads_of_item(request: StartWorkflow | EnqueueTask) -> None:
+    if size_of(request.input) > limits.PAYLOAD_BYTES_MAX:
+        require_small_payloads(request)
+    if size_of(request.input) > limits.REQUEST_BYTES_MAX:
+        raise TooLarge(
+            "payload_too_large",
+            f"The input has {size_of(request.input):,} bytes; {limits.REQUEST_BYTES_MAX:,} are allowed.",
+            remedy="Keep large data in storage of your own and pass a reference to it.",
+        )
+
+
+def _poll(request: Poll) -> None:
+    _key("poll_id", request.poll_id, needed=True)
+    _count("queues", len(request.queues), 1, limits.POLL_NAMES_MAX)
+    for queue in request.queues:
+        _name("queues", queue)
+    for name in ("task_types", "workflow_types"):
+        types: tuple[str, ...] = getattr(request, name)
+        _count(name, len(types), 0, limits.POLL_NAMES_MAX)
+        for type_ in types:
+            _name(name, type_)
+    _count("slots", request.slots, 0, limits.WORKER_ITEMS_MAX)
+    _count("workflow_slots", request.workflow_slots, 0, limits.WORKER_ITEMS_MAX)
+    _span("wait", request.wait, longest=limits.POLL_WAIT_MAX)
+
+
+def _one_run_id_each(request: CompleteWorkflowTasks) -> None:
+    for done in request.done:
+        _count("commands", len(done.commands), 0, limits.COMMANDS_MAX)
+    if request.new_run_ids and len(request.new_run_ids) != len(request.done):
+        raise Invalid(
+            "invalid_request",
+            f"There are {len(request.done)} turns done and {len(request.new_run_ids)} new run ids.",
+            remedy="Give one fresh run id for each turn in done.",
+        )
+
+
+def _retry(policy: RetryPolicy) -> None:
+    _count("retry.attempts_max", policy.attempts_max, 0, 1_000_000)
+    _span("retry.first", policy.first)
+    _span("retry.longest", policy.longest)
+    if not math.isfinite(policy.factor) or not 1 <= policy.factor <= 1000:  # noqa: PLR2004 - 0.5 would shrink pauses
+        raise Invalid("invalid_request", f"retry.factor is {policy.factor}.", remedy="Give a number from 1 to 1,000.")
+
+
+def _name(field: str, value: str) -> None:
+    """Names are shown to people and put into indexes: short, not empty, without control characters."""
+    if value and len(value) <= limits.NAME_BYTES_MAX and value.isascii() and value.isprintable():
+        return
+    if not value:
+        raise Invalid("invalid_request", f"{field} is empty.", remedy=f"Give {field} a name.")
+    size = _size(field, value)
+    if size > limits.NAME_BYTES_MAX:
+        raise TooLarge(
+            "limit_exceeded",
+            f"{field} has {size} bytes; {limits.NAME_BYTES_MAX} are allowed.",
+            remedy="Give a shorter name.",
+        )
+    if not value.isprintable():
+        raise Invalid(
+            "invalid_request", f"{field} is {value!r}, with a control character.", remedy="Give a printable name."
+        )
+
+
+def _workflow_id(value: str) -> None:
+    if not value:
+        raise Invalid("invalid_request", "workflow_id is empty.", remedy="Name the workflow.")
+    _bounded("workflow_id", value, limits.WORKFLOW_ID_BYTES_MAX)
+
+
+def _key(field: str, value: str, *, needed: bool = False) -> None:
+    if not value:
+        if needed:
+            raise Invalid("invalid_request", f"{field} is empty.", remedy=f"Give the request a {field}.")
+        return
+    _bounded(field, value, limits.KEY_BYTES_MAX)
+
+
+def _text(field: str, value: str) -> None:
+    _bounded(field, value, limits.FAILURE_TEXT_BYTES_MAX)
+
+
+def _bounded(field: str, value: str, most: int) -> None:
+    if len(value) * 4 <= most:
+        return
+    size = _size(field, value)
+    if size > most:
+        raise TooLarge("limit_exceeded", f"{field} has {size} bytes; {most} are allowed.", remedy="Give a shorter one.")
+
+
+def _size(field: str, value: str) -> int:
+    try:
+        return len(value.encode())
+    except UnicodeEncodeError:
+        raise Invalid(
+            "invalid_request", f"{field} has a lone surrogate.", remedy="Give text that is valid Unicode."
+        ) from None
+
+
+def _span(field: str, value: int, *, longest: int = limits.SPAN_MAX) -> None:
+    if not 0 <= value <= longest:
+        raise Invalid(
+            "invalid_request",
+            f"{field} is {value / 1e9:,.0f} s.",
+            remedy=f"Give a span from 0 to {longest / 1e9:,.0f} s.",
+        )
+
+
+def _count(field: str, value: int, least: int, most: int) -> None:
+    if value < least:
+        raise Invalid("invalid_request", f"{field} has {value}.", remedy=f"Give at least {least}.")
+    if value > most:
+        raise TooLarge("limit_exceeded", f"{field} has {value}; {most} are allowed.", remedy="Split the request.")
+
+
+def _headers(headers: Headers | None) -> None:
+    if not headers:
+        return
+    size = sum(len(name) + len(payload.data) for name, payload in headers.items())
+    if size > limits.HEADERS_BYTES_MAX:
+        raise TooLarge(
+            "limit_exceeded",
+            f"The headers have {size} bytes; {limits.HEADERS_BYTES_MAX} are allowed.",
+            remedy="Put data into the input.",
+        )
+
+
+def _tags(tags: dict[str, str] | None) -> None:
+    if not tags:
+        return
+    _count("tags", len(tags), 0, limits.TAGS_MAX)
+    for name, value in tags.items():
+        _name("tags", name)
+        _bounded(f"tags.{name}", value, limits.KEY_BYTES_MAX)

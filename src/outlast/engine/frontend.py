@@ -1,0 +1,314 @@
+"""The engine's door: a request in, its reply out once what it tells of is committed."""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, Final
+
+from outlast.core import limits
+from outlast.core.errors import NotFound, Refusal
+from outlast.core.inputs import (
+    CompleteTasks,
+    EnqueueTasks,
+    Poll,
+    Refused,
+    Reply,
+    Request,
+    StartWorkflows,
+    TaskInfo,
+    TaskOutcomeReply,
+    Work,
+    WorkflowInfo,
+    WorkflowOutcome,
+)
+from outlast.core.shard.config import ShardConfig
+from outlast.core.validation import faults_of, measure, require_small_payloads, validate
+from outlast.engine.batches import part_of
+from outlast.engine.blobs import fetched, has_big, has_blobs, put_away
+from outlast.engine.ports import Clock, Entropy, NobodyWatches, Observer
+from outlast.engine.reading import Reader
+from outlast.engine.shard.mailbox import Letter
+from outlast.engine.shard.shell import Shell, inline
+from outlast.engine.ticket import FutureTicket, Ticket
+from outlast.protocol.errors import refused
+from outlast.store.base import BlobStore, Store, StoreError
+
+LOG: Final = logging.getLogger("outlast.engine")
+
+# A thread of the user's that spins holds the interpreter for this long at a time (ARCHITECTURE §4).
+SWITCH_INTERVAL: Final = 0.0005
+FORGET_EVERY: Final = 600.0  # seconds between looks for dedup periods that are over
+
+_CARRIES_PAYLOADS: Final = (Work, WorkflowInfo, WorkflowOutcome, TaskInfo, TaskOutcomeReply)
+
+
+@dataclass(slots=True, frozen=True)
+class Health:
+    """Whether the engine takes requests, and if not, why."""
+
+    ready: bool
+    code: str = ""
+    fact: str = ""
+
+
+class Engine:
+    """One store's engine on one event loop. All methods but ``loop`` are called on that loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        blobs: BlobStore,
+        *,
+        clock: Clock,
+        entropy: Entropy,
+        observer: Observer | None = None,
+        config: ShardConfig | None = None,
+        namespaces: frozenset[str] = frozenset({"default"}),
+        owner: str = "",
+    ) -> None:
+        self.reader = Reader(store, blobs)
+        self.clock = clock
+        self.entropy = entropy
+        self._store = store
+        self._blobs = blobs
+        self._namespaces = set(namespaces)
+        self._config = config or ShardConfig()
+        self._shell = Shell(
+            store,
+            config=self._config,
+            clock=clock,
+            observer=observer or NobodyWatches(),
+            owner=owner,
+            release=self._release,
+        )
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._switching = Switching()
+        self.stopped = False
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the store, claim its shard and serve it. Raises StoreError."""
+        self._loop = asyncio.get_running_loop()
+        await self._store.open()
+        try:
+            await self._shell.start()
+        except BaseException:
+            await self._store.close()
+            raise
+        self._switching.begin()
+        self._spawn(self._forget_old(), "forget-dedup")
+
+    async def stop(self) -> None:
+        """Take nothing new, commit what is gathered, answer everyone, give the shard back, close the store."""
+        if self.stopped or self._loop is None:
+            return
+        self.stopped = True
+        try:
+            await self._shell.stop()
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        finally:
+            self._switching.end()
+            await self._store.close()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop it runs on."""
+        if self._loop is None:
+            raise RuntimeError("The engine was not started.")
+        return self._loop
+
+    def health(self) -> Health:
+        """Return whether requests are taken now, and the reason when they are not."""
+        trouble = self._shell.trouble
+        if self._shell.serving and not trouble.code:
+            return Health(ready=True)
+        if self.stopped:
+            return Health(ready=False, code="unavailable", fact="The engine is stopping.")
+        return Health(ready=False, code=trouble.code or "unavailable", fact=trouble.fact or "The shard is being loaded.")
+
+    def knows(self, namespace: str) -> bool:
+        """Say whether there is such a namespace."""
+        return namespace in self._namespaces
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def submit(self, request: Request, *, namespace: str, principal: str) -> "asyncio.Future[Reply]":
+        """Return what will hold the reply; a refusal is a reply too. Cancel it, then call ``forget``, to go away."""
+        future: asyncio.Future[Reply] = self.loop.create_future()
+        self.post(FutureTicket(future), request, namespace=namespace, principal=principal)
+        return future
+
+    async def ask(self, request: Request, *, namespace: str, principal: str) -> Reply:
+        """Return the reply. A caller that is cancelled is forgotten; leases it would have got are handed back."""
+        ticket = FutureTicket(self.loop.create_future())
+        self.post(ticket, request, namespace=namespace, principal=principal)
+        try:
+            return await ticket.future
+        except asyncio.CancelledError:
+            self._shell.forget(ticket)
+            raise
+
+    def post(self, ticket: Ticket, request: Request, *, namespace: str, principal: str) -> None:
+        """Take ``request`` in; ``ticket`` is settled with the reply, at once when it is refused at the door."""
+        try:
+            if namespace not in self._namespaces:
+                raise NotFound(
+                    "namespace_not_found",
+                    f'There is no namespace "{namespace}".',
+                    remedy=f"Use one of: {', '.join(sorted(self._namespaces))}.",
+                )
+            size = measure(request)
+            validate(request)
+            if isinstance(request, StartWorkflows | EnqueueTasks):
+                faults = faults_of(request.items)
+                if faults:
+                    ticket, request = part_of(ticket, request, {n: refused(fault) for n, fault in faults.items()})
+                    if request is None:
+                        return
+            if size > limits.PAYLOAD_INLINE_BYTES_MAX and has_big(request):
+                self._spawn(self._post_big(ticket, request, namespace, principal), "big-payloads")
+                return
+        except Refusal as refusal:
+            ticket.settle(refused(refusal))
+            return
+        self._put(ticket, request, namespace, principal)
+
+    def forget(self, ticket: Ticket) -> None:
+        """Drop a caller that has gone."""
+        self._shell.forget(ticket)
+
+    def give_back(self, work: Work, worker: str, *, namespace: str) -> None:
+        """Hand back leases that did not reach their worker."""
+        self._shell.give_back(work, worker, namespace=namespace)
+
+    def _put(self, ticket: Ticket, request: Request, namespace: str, principal: str) -> None:
+        refusal = self._shell.put(ticket, request, namespace=namespace, principal=principal)
+        if refusal is not None:
+            ticket.settle(refusal)
+
+    async def _post_big(self, ticket: Ticket, request: Request, namespace: str, principal: str) -> None:
+        try:
+            if isinstance(request, CompleteTasks):
+                ticket, smaller = part_of(ticket, request, _too_big(request))
+                if smaller is None:
+                    return
+                request = smaller
+            else:
+                require_small_payloads(request)
+            request = await put_away(request, self._blobs)
+        except Refusal as refusal:
+            ticket.settle(refused(refusal))
+            return
+        except StoreError as error:
+            ticket.settle(Refused(code=error.code, fact=error.fact, remedy=error.remedy, retryable=True))
+            return
+        self._put(ticket, request, namespace, principal)
+
+    # --- replies ------------------------------------------------------------------------------------------------------
+
+    def _release(self, ticket: Ticket, reply: Reply, letter: Letter | None) -> None:
+        """Hand ``reply`` to its caller, complete: with history and data. Leases that nobody takes go back."""
+        if isinstance(reply, _CARRIES_PAYLOADS):
+            if isinstance(reply, Work) and any(not task.events for task in reply.workflow_tasks):
+                if not self._store.reads_inline:
+                    self._spawn(self._fill(ticket, reply, letter), "history")
+                    return
+                try:
+                    reply = inline(self._with_histories(reply))
+                except Exception as error:  # noqa: BLE001 - the door: a caller must get an answer
+                    self._not_filled(ticket, reply, letter, error)
+                    return
+            if has_blobs(reply):
+                self._spawn(self._fill(ticket, reply, letter), "payloads")
+                return
+        self._settle(ticket, reply, letter)
+
+    def _settle(self, ticket: Ticket, reply: Reply, letter: Letter | None) -> None:
+        if not ticket.settle(reply) and isinstance(reply, Work) and letter is not None:
+            self._return(reply, letter)
+
+    def _return(self, work: Work, letter: Letter) -> None:
+        if isinstance(letter.request, Poll):
+            self._shell.give_back(work, letter.request.worker, namespace=letter.namespace)
+
+    async def _fill(self, ticket: Ticket, reply: Reply, letter: Letter | None) -> None:
+        try:
+            if isinstance(reply, Work):
+                reply = await self._with_histories(reply)
+            full = await fetched(reply, self._blobs)
+        except Exception as error:  # noqa: BLE001 - the door: a caller must get an answer
+            self._not_filled(ticket, reply, letter, error)
+            return
+        self._settle(ticket, full, letter)
+
+    async def _with_histories(self, work: Work) -> Work:
+        tasks = [
+            task if task.events else await self.reader.with_history(task) for task in work.workflow_tasks
+        ]
+        return Work(tasks=work.tasks, workflow_tasks=tuple(tasks), stop=work.stop)
+
+    def _not_filled(self, ticket: Ticket, reply: Reply, letter: Letter | None, error: Exception) -> None:
+        LOG.error("what was to be answered cannot be read", exc_info=error)
+        if isinstance(reply, Work) and letter is not None:
+            self._return(reply, letter)
+        if isinstance(error, StoreError):
+            ticket.settle(Refused(code=error.code, fact=error.fact, remedy=error.remedy))
+        else:
+            ticket.settle(
+                Refused(code="internal", fact="The answer cannot be read from the store.", remedy="See the engine's log.")
+            )
+
+    # --- odds ---------------------------------------------------------------------------------------------------------
+
+    async def _forget_old(self) -> None:
+        """Drop dedup periods that are over, now and then. What fails is tried again at the next look."""
+        while True:
+            try:
+                period = self.clock.now() // self._config.idempotency_window
+                await self._store.forget_dedup(before_period=period)
+            except Exception:
+                LOG.exception("old request ids were not dropped")
+            await asyncio.sleep(FORGET_EVERY)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = self.loop.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+class Switching:
+    """Keeps the interpreter's switch interval short while any engine of this process runs."""
+
+    _running = 0
+    _before = 0.0
+
+    def begin(self) -> None:
+        """Shorten it."""
+        if Switching._running == 0:
+            Switching._before = sys.getswitchinterval()
+            sys.setswitchinterval(SWITCH_INTERVAL)
+        Switching._running += 1
+
+    def end(self) -> None:
+        """Put it back when the last engine has stopped."""
+        Switching._running -= 1
+        if Switching._running == 0:
+            sys.setswitchinterval(Switching._before)
+
+
+def _too_big(request: CompleteTasks) -> dict[int, Refused]:
+    """Return the refusals of completions whose payloads are over the limit: the others must not suffer for them."""
+    found: dict[int, Refused] = {}
+    for n, item in enumerate(request.items):
+        alone = CompleteTasks(items=(item,), worker=request.worker)
+        try:
+            require_small_payloads(alone)
+        except Refusal as refusal:
+            found[n] = refused(refusal)
+    return found

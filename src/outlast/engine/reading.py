@@ -1,0 +1,328 @@
+"""Reads of committed rows: histories, attempts, lists, and descriptions made from rows alone.
+
+The running engine and a look into a store that nobody runs share it. A row of another namespace is not found.
+"""
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import msgspec
+
+from outlast.core import codec, limits
+from outlast.core.errors import Invalid, NotFound
+from outlast.core.events import Timed
+from outlast.core.inputs import (
+    PendingActivity,
+    PendingTimer,
+    RunStatus,
+    TaskInfo,
+    TaskState,
+    WorkflowInfo,
+    WorkflowTask,
+)
+from outlast.core.shard.outputs import with_events
+from outlast.core.writes import AttemptRow, HistoryRow, Load, LoadKeys, Page, RunRow, RunState, TaskRow
+from outlast.engine.blobs import fetched
+from outlast.protocol.transport import Attempt, HistoryPage, Listing
+from outlast.store.base import BlobStore, RunFilter, TaskFilter
+
+PAGE_EVENTS: Final = 1_000
+PAGE_BYTES: Final = 1024 * 1024
+LIST_LIMIT_MAX: Final = 500
+ACTIVITIES_SHOWN: Final = 500
+
+
+class Reads(Protocol):
+    """The part of a Store that only reads."""
+
+    async def load(self, load: Load) -> Page: ...
+
+    async def read_history(self, run_id: str, *, first_event_id: int, events_max: int) -> list[HistoryRow]: ...
+
+    async def read_attempts(self, task_id: str) -> list[AttemptRow]: ...
+
+    async def list_runs(self, filter: RunFilter) -> list[RunRow]: ...
+
+    async def list_tasks(self, filter: TaskFilter) -> list[TaskRow]: ...
+
+
+@dataclass(slots=True, frozen=True)
+class Reader:
+    """Reads of one store. Raises Refusal for what is asked wrongly and StoreError for what the store cannot do."""
+
+    store: Reads
+    blobs: BlobStore
+
+    async def read_history(
+        self, namespace: str, workflow_id: str, run_id: str, *, first_event_id: int = 1
+    ) -> HistoryPage:
+        """Return committed events of a run; an empty ``run_id`` means the latest run of the workflow."""
+        row = await self._run(namespace, workflow_id, run_id)
+        if first_event_id < 1:
+            raise Invalid("invalid_request", f"first_event_id is {first_event_id}.", remedy="Event ids begin at 1.")
+        events, following = await self._events(row.run_id, first_event_id, row.next_event_id - 1)
+        page = HistoryPage(
+            workflow_id=row.workflow_id,
+            run_id=row.run_id,
+            first_event_id=first_event_id,
+            events=events,
+            next_event_id=following,
+        )
+        return await fetched(page, self.blobs)
+
+    async def with_history(self, task: WorkflowTask) -> WorkflowTask:
+        """Return ``task`` with the first page of what its worker has to see."""
+        events, following = await self._events(task.run_id, task.first_event_id, task.started_event_id - 2)
+        return with_events(task, events, next_event_id_to_read=following)
+
+    async def read_attempts(self, namespace: str, task_id: str) -> tuple[Attempt, ...]:
+        """Return how the leases of a task ended, in order."""
+        await self._task(namespace, task_id)
+        rows = await self.store.read_attempts(task_id)
+        return tuple(
+            Attempt(
+                attempt=row.attempt,
+                outcome=row.outcome,
+                worker=row.worker,
+                identity=row.identity,
+                started_at=row.started_at,
+                ended_at=row.ended_at,
+                error_type=row.error_type,
+                error_message=row.error_message,
+                late=bool(row.late),
+            )
+            for row in rows
+        )
+
+    async def list_runs(
+        self, namespace: str, *, type: str = "", status: str = "", workflow_id: str = "", cursor: str = "", limit: int = 50
+    ) -> Listing:
+        """Return a page of runs, newest first."""
+        _one_of("status", status, RunStatus)
+        rows = await self.store.list_runs(
+            RunFilter(
+                namespace=namespace,
+                type=type,
+                status=status,
+                workflow_id=workflow_id,
+                before=_position(cursor),
+                limit=_limit(limit) + 1,
+            )
+        )
+        shown = rows[:limit]
+        following = _cursor(shown[-1].started_at, shown[-1].run_id) if len(rows) > limit else ""
+        return Listing(runs=tuple(info_of_run(row) for row in shown), next=following)
+
+    async def list_tasks(
+        self,
+        namespace: str,
+        *,
+        type: str = "",
+        state: str = "",
+        queue: str = "",
+        run_id: str = "",
+        standalone: bool = False,
+        cursor: str = "",
+        limit: int = 50,
+    ) -> Listing:
+        """Return a page of tasks, newest first."""
+        _one_of("state", state, TaskState)
+        rows = await self.store.list_tasks(
+            TaskFilter(
+                namespace=namespace,
+                type=type,
+                state=state,
+                queue=queue,
+                run_id=run_id,
+                standalone=standalone,
+                before=_position(cursor),
+                limit=_limit(limit) + 1,
+            )
+        )
+        shown = rows[:limit]
+        following = _cursor(shown[-1].enqueued_at, shown[-1].task_id) if len(rows) > limit else ""
+        return Listing(tasks=tuple(info_of_task(row) for row in shown), next=following)
+
+    async def describe_workflow(self, namespace: str, workflow_id: str, run_id: str = "") -> WorkflowInfo:
+        """Return what the rows say of a run; who polls for it is not known here."""
+        row = await self._run(namespace, workflow_id, run_id)
+        tasks: list[TaskRow] = []
+        if row.status == RunStatus.RUNNING:
+            listed = await self.store.list_tasks(
+                TaskFilter(namespace=namespace, run_id=row.run_id, limit=ACTIVITIES_SHOWN)
+            )
+            tasks = [task for task in listed if not task.closed_at]
+        return await fetched(info_of_run(row, tasks), self.blobs)
+
+    async def describe_task(self, namespace: str, task_id: str) -> TaskInfo:
+        """Return what the row says of a task."""
+        return await fetched(info_of_task(await self._task(namespace, task_id)), self.blobs)
+
+    async def _events(self, run_id: str, first: int, last: int) -> tuple[tuple[Timed, ...], int]:
+        """Return events from ``first`` on, bounded, and the id of the next one to read (0 when ``last`` is reached)."""
+        if first > last:
+            return (), 0
+        rows = await self.store.read_history(run_id, first_event_id=first, events_max=min(PAGE_EVENTS, last - first + 1))
+        events: list[Timed] = []
+        size, following = 0, first
+        for row in rows:
+            if events and size + len(row.blob) > PAGE_BYTES:
+                break
+            size += len(row.blob)
+            page = codec.decode_events(row.blob)
+            skip = max(0, following - row.first_event_id)
+            events.extend(page[skip : last - row.first_event_id + 1])
+            following = min(row.first_event_id + row.count, last + 1)
+        return tuple(events), 0 if following > last else following
+
+    async def _run(self, namespace: str, workflow_id: str, run_id: str) -> RunRow:
+        if run_id:
+            page = await self.store.load(LoadKeys(runs=(run_id,)))
+        else:
+            page = await self.store.load(LoadKeys(workflows=((namespace, workflow_id),)))
+        for row in page.runs:
+            if row.namespace == namespace and workflow_id in {row.workflow_id, ""}:
+                return row
+        named = f'"{workflow_id}"' if workflow_id else f"with run id {run_id}"
+        raise NotFound(
+            "workflow_not_found",
+            f"There is no workflow {named} in namespace {namespace}.",
+            remedy="List what there is with: outlast workflow list",
+        )
+
+    async def _task(self, namespace: str, task_id: str) -> TaskRow:
+        page = await self.store.load(LoadKeys(tasks=(task_id,)))
+        for row in page.tasks:
+            if row.namespace == namespace:
+                return row
+        raise NotFound(
+            "task_not_found",
+            f"There is no task {task_id} in namespace {namespace}.",
+            remedy="Look at the id; tasks are found by id, not by key.",
+        )
+
+
+def info_of_run(row: RunRow, tasks: list[TaskRow] | None = None) -> WorkflowInfo:
+    """Return what ``row`` says, with the open ``tasks`` of the run as its activities."""
+    state = codec.decode_state(row.state) if row.state else RunState()
+    fixed = codec.decode_fixed(row.fixed)
+    outcome = codec.decode_outcome(row.outcome) if row.outcome else None
+    task_state = ""
+    if row.ready_at:
+        task_state = "backoff" if state.task_retry_at else "ready"
+    return WorkflowInfo(
+        namespace=row.namespace,
+        workflow_id=row.workflow_id,
+        run_id=row.run_id,
+        first_run_id=row.first_run_id,
+        type=row.type,
+        queue=row.queue,
+        status=RunStatus(row.status),
+        build=row.build,
+        started_at=row.started_at,
+        closed_at=row.closed_at,
+        events=row.next_event_id - 1,
+        history_bytes=row.history_bytes,
+        cancel_requested=state.cancel_requested,
+        task_state=task_state,
+        task_attempt=state.task_attempt,
+        task_failure=state.task_failure,
+        worker=state.sticky_worker,
+        activities=tuple(_pending_activity(task) for task in tasks or ()),
+        timers=tuple(
+            PendingTimer(
+                timer_id=timer_id,
+                started_event_id=timer.started_event_id,
+                fire_at=timer.fire_at,
+                summary=timer.summary,
+            )
+            for timer_id, timer in state.timers.items()
+        ),
+        places=state.places,
+        tags=fixed.tags,
+        memo=fixed.memo,
+        search_attributes=state.search_attributes,
+        result=outcome.result if outcome else (),
+        failure=outcome.failure if outcome else None,
+        why=row.reason,
+        parked=state.parked_count,
+    )
+
+
+def _pending_activity(row: TaskRow) -> PendingActivity:
+    spec, status = codec.decode_spec(row.spec), codec.decode_status(row.status)
+    return PendingActivity(
+        activity_id=spec.activity_id,
+        scheduled_event_id=row.scheduled_event_id,
+        task_id=row.task_id,
+        type=row.type,
+        queue=row.queue,
+        state=row.state,
+        reason=row.reason,
+        attempt=row.attempt,
+        attempts_max=spec.retry.attempts_max,
+        run_at=row.run_at,
+        worker=row.worker,
+        last_failure=status.failure,
+    )
+
+
+def info_of_task(row: TaskRow) -> TaskInfo:
+    """Return what ``row`` says of a task."""
+    spec, status = codec.decode_spec(row.spec), codec.decode_status(row.status)
+    return TaskInfo(
+        namespace=row.namespace,
+        task_id=row.task_id,
+        type=row.type,
+        queue=row.queue,
+        state=row.state,
+        reason=row.reason,
+        attempt=row.attempt,
+        attempts_max=spec.retry.attempts_max,
+        priority=spec.priority,
+        enqueued_at=row.enqueued_at,
+        run_at=row.run_at,
+        started_at=status.started_at,
+        closed_at=row.closed_at,
+        lease_until=row.lease_until,
+        worker=row.worker,
+        workflow_id=spec.workflow_id,
+        run_id=row.run_id,
+        tags=spec.tags,
+        details=status.details,
+        result=status.result,
+        failure=status.failure,
+        cancel_requested=status.cancel_requested,
+    )
+
+
+def _limit(limit: int) -> int:
+    if not 1 <= limit <= LIST_LIMIT_MAX:
+        raise Invalid("invalid_request", f"limit is {limit}.", remedy=f"Give a number from 1 to {LIST_LIMIT_MAX}.")
+    return limit
+
+
+def _one_of(field: str, value: str, kinds: type[RunStatus] | type[TaskState]) -> None:
+    names = [str(kind.value) for kind in kinds]
+    if value and value not in names:
+        raise Invalid("invalid_request", f'{field} is "{value}".', remedy=f"Give one of {', '.join(names)}.")
+
+
+def _cursor(at: int, id: str) -> str:
+    return base64.urlsafe_b64encode(msgspec.msgpack.encode((at, id))).decode().rstrip("=")
+
+
+def _position(cursor: str) -> tuple[int, str] | None:
+    if not cursor:
+        return None
+    try:
+        if len(cursor) > limits.KEY_BYTES_MAX * 2:
+            raise ValueError(cursor)
+        raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        return msgspec.msgpack.decode(raw, type=tuple[int, str])
+    except (ValueError, binascii.Error, msgspec.MsgspecError):
+        raise Invalid(
+            "invalid_request", "The cursor is not one of ours.", remedy="Use the cursor that the last page gave."
+        ) from None

@@ -1,0 +1,1 @@
+"""One shard's shell: the loop around the pure ShardCore."""

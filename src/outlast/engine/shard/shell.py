@@ -1,0 +1,426 @@
+"""The thin loop around a ShardCore: feeds it, commits its batches, reads its pages, releases its answers.
+
+It decides nothing. Every doubt (a commit whose end is not known, an exception out of the core) drops the core; the shard
+is then claimed and loaded again. There is no repair.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any, Final, TypeVar, cast
+
+from outlast.core.errors import InvariantBroken
+from outlast.core.inputs import Poll, Refused, Reply, Request, ReturnTasks, Work
+from outlast.core.shard.config import ShardConfig
+from outlast.core.shard.core import ShardCore
+from outlast.core.shard.outputs import Answer, Ask, StepDown
+from outlast.core.units import Fence
+from outlast.core.writes import Batch, CommitOutcome, LoadKeys, Page
+from outlast.engine.ports import Clock, Observer
+from outlast.engine.shard.mailbox import RESERVED, Letter, Mailbox
+from outlast.engine.ticket import NobodyWaits, Ticket
+from outlast.store.base import Store, StoreError
+
+LOG: Final = logging.getLogger("outlast.engine")
+
+# How much may be handled in one turn; what is not handled waits in the mailbox, which is bounded.
+TURN_WEIGHT: Final = 2_000
+LOADS_A_TURN: Final = 4  # pages that fill windows; loads by name come first and are not counted
+CLAIM_PAUSE_FIRST: Final = 0.05  # seconds, doubling
+CLAIM_PAUSE_MAX: Final = 5.0
+LOG_EVERY: Final = 30.0  # seconds between lines about the same trouble
+ALARM_SLACK: Final = 100_000  # nanoseconds: an alarm that rings early would ring twice
+STOP_GRACE: Final = 10.0  # seconds that a clean stop gives the last commits
+
+Result = TypeVar("Result")
+
+
+@dataclass(slots=True)
+class Trouble:
+    """Why the shard is not served, for those who ask and for the log."""
+
+    code: str = ""
+    fact: str = ""
+    at: float = 0.0
+    logged_at: float = field(default=float("-inf"))
+
+
+class Shell:
+    """One shard on one loop. All methods are called on that loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        config: ShardConfig,
+        clock: Clock,
+        observer: Observer,
+        owner: str,
+        release: Callable[[Ticket, Reply, Letter | None], None],
+        mailbox: Mailbox | None = None,
+    ) -> None:
+        """``release`` hands an answer to its caller, together with what was asked; it must not raise."""
+        self._store = store
+        self._config = config
+        self._clock = clock
+        self._observer = observer
+        self._owner = owner
+        self._release = release
+        self._mailbox = mailbox or Mailbox()
+        self._core: ShardCore | None = None
+        self._open: dict[Ticket, Letter] = {}
+        self._pages: deque[Ask] = deque()
+        self._lookups: deque[Ask] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._turn_due = False
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = 0
+        self._departed: dict[Ticket, Letter] = {}
+        self._pause = CLAIM_PAUSE_FIRST
+        self._stopping = False
+        self._quiet: asyncio.Future[None] | None = None
+        self._committing: Batch | None = None
+        self._fence: Fence | None = None
+        self.trouble = Trouble()
+        self.last_commit_at = 0.0
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Claim the shard and serve it. Raises StoreError when it cannot be had now."""
+        self._loop = asyncio.get_running_loop()
+        await self._claim()
+
+    async def stop(self) -> None:
+        """Answer waiting polls, commit what is gathered, give the shard back. Work that is not acknowledged is refused."""
+        self._stopping = True
+        for ticket, letter in list(self._open.items()):
+            if isinstance(letter.request, Poll):
+                self._forget(ticket)
+                self._release(ticket, Work(stop=True), None)
+        self._quiet = asyncio.get_running_loop().create_future()
+        self._wake()
+        clean = True
+        try:
+            await asyncio.wait_for(self._quiet, STOP_GRACE)
+        except TimeoutError:
+            clean = False
+            LOG.warning("stopped with a commit in flight after %s s", STOP_GRACE)
+        core, self._core = self._core, None
+        self._refuse_all(self._unserved())
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if clean and core is not None and self._fence is not None:
+            await self._store.release(self._fence)
+
+    @property
+    def serving(self) -> bool:
+        """Whether requests are taken."""
+        return self._core is not None and not self._stopping
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def put(self, ticket: Ticket, request: Request, *, namespace: str, principal: str) -> Refused | None:
+        """Take ``request`` in, or say why not. Its answer comes by ``release``."""
+        if self._stopping:
+            if isinstance(request, Poll):
+                self._release(ticket, Work(stop=True), None)
+                return None
+            if type(request) not in RESERVED:
+                return self._unserved()
+        if self._core is None:
+            return self._unserved()
+        if not self._mailbox.put(ticket, request, namespace=namespace, principal=principal):
+            return Refused(
+                code="busy",
+                fact="As many requests are waiting for this shard as may wait.",
+                remedy="Send it again in a moment.",
+                retryable=True,
+            )
+        if not self._turn_due:
+            self._wake()
+        return None
+
+    def forget(self, ticket: Ticket) -> None:
+        """Drop a caller that has gone. A change that it asked for may happen all the same."""
+        if ticket in self._open:
+            self._forget(ticket)
+            self._wake()
+
+    def give_back(self, work: Work, worker: str, *, namespace: str) -> None:
+        """Hand back the leases of a poll's answer that nobody took: the attempts do not count."""
+        tokens = tuple(lease.token for lease in work.tasks)
+        turns = tuple(task.token for task in work.workflow_tasks)
+        if tokens or turns:
+            request = ReturnTasks(tokens=tokens, workflow_tokens=turns, worker=worker)
+            self.put(NobodyWaits(), request, namespace=namespace, principal="")
+
+    # --- the turn -----------------------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        if not self._turn_due and self._loop is not None:
+            self._turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Handle what has arrived, then what is due, then write. Inputs come before expiries (ARCHITECTURE §3)."""
+        self._turn_due = False
+        core = self._core
+        if core is None:
+            self._settle_quiet()
+            return
+        try:
+            self._handle(core)
+            core.tick(now=self._clock.now())
+            self._drain(core)
+            if self._core is core:
+                self._write(core)
+            if self._core is core:
+                self._set_alarm(core)
+        except Exception as error:  # noqa: BLE001 - the door of the core: whatever comes out, the shard starts afresh
+            self._broken(error)
+        self._settle_quiet()
+
+    def _handle(self, core: ShardCore) -> None:
+        handled = 0
+        mailbox, now = self._mailbox, self._clock.now()
+        while mailbox and handled < TURN_WEIGHT and not core.full:
+            letter = mailbox.take()
+            ticket, request, namespace, principal, weight = letter
+            if ticket.gone:
+                continue
+            if self._stopping and isinstance(request, Poll):
+                self._release(ticket, Work(stop=True), None)
+                continue
+            self._open[ticket] = letter
+            core.handle(ticket, request, namespace=namespace, principal=principal, now=now)
+            handled += weight
+        if mailbox and not core.full:
+            self._wake()
+
+    def _drain(self, core: ShardCore) -> None:
+        """Act on what the core asks for until it asks for nothing more."""
+        while outputs := core.take_outputs():
+            for output in outputs:
+                match output:
+                    case Answer():
+                        self._answer(cast("Ticket", output.ticket), output.reply)
+                    case Ask():
+                        (self._lookups if isinstance(output.load, LoadKeys) else self._pages).append(output)
+                    case StepDown():
+                        self._stepped_down(output.reason)
+                        return
+            self._read(core)
+
+    def _answer(self, ticket: Ticket, reply: Reply) -> None:
+        letter = self._open.pop(ticket, None) or self._departed.pop(ticket, None)
+        if isinstance(reply, Refused) and reply.code == "unavailable" and self.trouble.code == "store_full":
+            reply = self._unserved()
+        self._release(ticket, reply, letter)
+
+    def _read(self, core: ShardCore) -> None:
+        if not self._store.reads_inline:
+            for ask in (*self._lookups, *self._pages):
+                self._spawn(self._load(core, ask), f"load-{ask.load_id}")
+            self._lookups.clear()
+            self._pages.clear()
+            return
+        while self._lookups:
+            self._loaded(core, self._lookups.popleft())
+        for _ in range(min(LOADS_A_TURN, len(self._pages))):
+            self._loaded(core, self._pages.popleft())
+        if self._pages:
+            self._wake()
+
+    def _loaded(self, core: ShardCore, ask: Ask) -> None:
+        core.loaded(ask.load_id, inline(self._store.load(ask.load)), now=self._clock.now())
+
+    async def _load(self, core: ShardCore, ask: Ask) -> None:
+        try:
+            page: Page = await self._store.load(ask.load)
+            if self._core is core:
+                core.loaded(ask.load_id, page, now=self._clock.now())
+                self._wake()
+        except Exception as error:  # noqa: BLE001 - as in _turn
+            if self._core is core:
+                self._broken(error)
+
+    def _write(self, core: ShardCore) -> None:
+        if self._committing is not None:
+            return
+        batch = core.take_batch(now=self._clock.now())
+        self._drain(core)  # what saw nothing new may be answered without a commit
+        if batch is None or self._core is not core:
+            return
+        self._committing = batch
+        self._spawn(self._commit(core, batch), f"commit-{batch.number}")
+
+    async def _commit(self, core: ShardCore, batch: Batch) -> None:
+        began = monotonic()
+        outcome = CommitOutcome.UNKNOWN
+        try:
+            outcome = await self._store.commit(batch)
+        except Exception:
+            LOG.exception("commit raised; its end is not known", extra={"batch": batch.number})
+        finally:
+            # Also when this task is cancelled: then the outcome is UNKNOWN, as it may yet happen.
+            self._committing = None
+            self._observer.on_commit(outcome, rows=batch.rows(), seconds=monotonic() - began)
+            if self._core is core:
+                self._on_commit(core, batch.number, outcome)
+            else:
+                self._wake()
+
+    def _on_commit(self, core: ShardCore, number: int, outcome: CommitOutcome) -> None:
+        if outcome is CommitOutcome.DONE:
+            self._pause = CLAIM_PAUSE_FIRST
+            self.last_commit_at = monotonic()
+            self.trouble = Trouble(logged_at=self.trouble.logged_at)
+        else:
+            self._note(*_TROUBLE[outcome])
+        try:
+            core.on_commit(number, outcome, now=self._clock.now())
+            self._drain(core)
+        except Exception as error:  # noqa: BLE001 - as in _turn
+            self._broken(error)
+        self._departed.clear()
+        self._wake()
+
+    def _set_alarm(self, core: ShardCore) -> None:
+        due = core.next_wakeup()
+        if due is None or self._loop is None:
+            return
+        if self._alarm is not None:
+            if self._alarm_at <= due:
+                return  # It rings early, looks, and is set again: cheaper than moving it at every turn.
+            self._alarm.cancel()
+        delay = max(0, due - self._clock.now() + ALARM_SLACK)
+        self._alarm_at = due
+        self._alarm = self._loop.call_later(delay / 1e9, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._wake()
+
+    # --- stepping down and coming back --------------------------------------------------------------------------------
+
+    def _broken(self, error: Exception) -> None:
+        """Drop a core that raised: what it has in memory is not to be trusted."""
+        code = error.code if isinstance(error, InvariantBroken | StoreError) else "internal"
+        LOG.error("the shard is dropped and loaded again", exc_info=error, extra={"code": code})
+        self._note("unavailable", "The shard is being loaded again after a fault.")
+        self._stepped_down(code)
+
+    def _stepped_down(self, reason: str) -> None:
+        self._core = None
+        self._observer.on_step_down(reason)
+        self._refuse_all(self._unserved())
+        if not self._stopping:
+            self._spawn(self._claim_again(), "claim")
+
+    def _refuse_all(self, refused: Refused) -> None:
+        self._lookups.clear()
+        self._pages.clear()
+        while self._mailbox:
+            self._release(self._mailbox.take().ticket, refused, None)
+        self._departed.clear()
+        waiting, self._open = self._open, {}
+        for ticket in waiting:
+            self._release(ticket, refused, None)
+
+    async def _claim_again(self) -> None:
+        while self._core is None and not self._stopping:
+            await asyncio.sleep(self._pause)
+            self._pause = min(self._pause * 2, CLAIM_PAUSE_MAX)
+            try:
+                await self._claim()
+            except StoreError as error:
+                self._note(error.code, error.fact)
+            except Exception as error:  # noqa: BLE001 - whatever the store does, the shard is tried again
+                self._note("unavailable", f"The store cannot be claimed: {error}.")
+
+    async def _claim(self) -> None:
+        now = self._clock.now()
+        lease_until = now + self._config.shard_lease if self._config.shard_lease else 0
+        claim = await self._store.claim(owner=self._owner, now=now, lease_until=lease_until)
+        self._fence = claim.fence
+        self._core = ShardCore(claim, config=self._config, now=self._clock.now(), lease_until=lease_until)
+        self._observer.on_claim(claim.fence.epoch)
+        self.trouble = Trouble(logged_at=self.trouble.logged_at)
+        self._wake()
+
+    def _note(self, code: str, fact: str) -> None:
+        now = monotonic()
+        logged_at = self.trouble.logged_at
+        if now - logged_at >= LOG_EVERY:
+            LOG.warning("the shard is not served: %s", fact, extra={"code": code})
+            logged_at = now
+        self.trouble = Trouble(code=code, fact=fact, at=now, logged_at=logged_at)
+
+    def _unserved(self) -> Refused:
+        if self._stopping:
+            return Refused(
+                code="unavailable",
+                fact="The engine is stopping.",
+                remedy="Send it again when an engine is up.",
+                retryable=True,
+            )
+        if self.trouble.code == "store_full":
+            return Refused(
+                code="store_full", fact=self.trouble.fact, remedy="Free space; no restart is needed.", retryable=True
+            )
+        return Refused(
+            code="unavailable",
+            fact=self.trouble.fact or "The shard is being loaded.",
+            remedy="Send it again in a moment.",
+            retryable=True,
+        )
+
+    # --- odds ---------------------------------------------------------------------------------------------------------
+
+    def _forget(self, ticket: Ticket) -> None:
+        letter = self._open.pop(ticket, None)
+        if letter is not None and self._committing is not None and isinstance(letter.request, Poll):
+            # Its answer may be on its way out with the commit in flight: the leases in it must find their way back.
+            self._departed[ticket] = letter
+        if self._core is not None:
+            self._core.forget(ticket, now=self._clock.now())
+
+    def _settle_quiet(self) -> None:
+        """End a clean stop once nothing is left to write."""
+        if self._quiet is None or self._quiet.done():
+            return
+        if self._core is None or (not self._mailbox and self._committing is None):
+            self._quiet.set_result(None)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        if self._loop is None:
+            work.close()
+            return
+        task = self._loop.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+_TROUBLE: Final = {
+    CommitOutcome.REFUSED: ("unavailable", "Another owner has taken the shard."),
+    CommitOutcome.FULL: ("store_full", "The store is full: nothing can be written."),
+    CommitOutcome.UNKNOWN: ("unavailable", "A commit did not answer; what became of it is being read."),
+}
+
+
+def inline(reading: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine that finishes without waiting, here and now."""
+    try:
+        reading.send(None)
+    except StopIteration as end:
+        return cast("Result", end.value)
+    reading.close()
+    raise InvariantBroken("inline_read_waited", reading=str(reading))

@@ -1,0 +1,1 @@
+"""The outside: HTTP in, the engine's door, an answer out. Thin."""

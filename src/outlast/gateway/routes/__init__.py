@@ -1,0 +1,1 @@
+"""One file per resource; a handler is parse, ask, answer."""

@@ -1,0 +1,46 @@
+"""Which refusals a transport answers by sending the same request again, and how long it waits before that.
+
+All requests carry ids that make a repeat harmless, so a lost answer and a shard that is being loaded are waited out. What a
+person should hear of at once (too much waiting, a full disk) is not, except for workers, whose word must not be lost.
+"""
+
+from typing import Final
+
+from outlast.core.inputs import (
+    AwaitTask,
+    AwaitWorkflow,
+    Begin,
+    CompleteTasks,
+    CompleteWorkflowTasks,
+    Heartbeat,
+    Poll,
+    Refused,
+    Reply,
+    Request,
+    ReturnTasks,
+)
+
+PAUSE_FIRST: Final = 0.02  # seconds, doubling
+PAUSE_MAX: Final = 2.0
+
+_PASSING: Final = frozenset({"unavailable", "not_owner"})
+_PASSING_FOR_WORKERS: Final = _PASSING | {"busy", "store_full"}
+_OF_WORKERS: Final = (Begin, CompleteTasks, CompleteWorkflowTasks, Heartbeat, Poll, ReturnTasks)
+_WAITING: Final = (AwaitTask, AwaitWorkflow, Poll)
+
+
+def send_again(request: Request, reply: Reply) -> bool:
+    """Say whether ``reply`` is a refusal that will pass."""
+    if not isinstance(reply, Refused):
+        return False
+    return reply.code in (_PASSING_FOR_WORKERS if isinstance(request, _OF_WORKERS) else _PASSING)
+
+
+def may_wait(request: Request) -> bool:
+    """Say whether the answer to ``request`` may be held back until something happens."""
+    return isinstance(request, _WAITING)
+
+
+def longer(pause: float) -> float:
+    """Return the pause that follows ``pause``."""
+    return min(pause * 2, PAUSE_MAX)

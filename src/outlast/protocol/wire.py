@@ -1,0 +1,70 @@
+"""Requests and replies as bytes: MessagePack for machines, JSON for whoever looks."""
+
+from typing import Final
+
+import msgspec
+
+from outlast.core.inputs import Reply, Request
+from outlast.protocol.transport import Attempt, HistoryPage, Listing
+
+MSGPACK: Final = "application/msgpack"
+JSON: Final = "application/json"
+CALL_PATH: Final = "worker/call"  # one request, one reply
+CALLS_PATH: Final = "worker/calls"  # several requests, their replies in order
+CALLS_MAX: Final = 1000
+
+Requests = tuple[Request, ...]
+Replies = tuple[Reply, ...]
+Attempts = tuple[Attempt, ...]
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_json_encoder: Final = msgspec.json.Encoder()
+_request: Final[msgspec.msgpack.Decoder[Request]] = msgspec.msgpack.Decoder(Request)
+_requests: Final[msgspec.msgpack.Decoder[Requests]] = msgspec.msgpack.Decoder(Requests)
+_reply: Final[msgspec.msgpack.Decoder[Reply]] = msgspec.msgpack.Decoder(Reply)
+_replies: Final[msgspec.msgpack.Decoder[Replies]] = msgspec.msgpack.Decoder(Replies)
+_history: Final = msgspec.msgpack.Decoder(HistoryPage)
+_attempts: Final = msgspec.msgpack.Decoder(Attempts)
+_listing: Final = msgspec.msgpack.Decoder(Listing)
+_json_request: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)
+_json_requests: Final[msgspec.json.Decoder[Requests]] = msgspec.json.Decoder(Requests)
+
+
+def encode(value: object, *, json: bool = False) -> bytes:
+    """Return ``value`` as MessagePack, or as JSON."""
+    return _json_encoder.encode(value) if json else _encoder.encode(value)
+
+
+def decode_request(body: bytes, *, json: bool = False) -> Request:
+    """Return the request in ``body``. Raises msgspec.MsgspecError, which says where, for what is none."""
+    return _json_request.decode(body) if json else _request.decode(body)
+
+
+def decode_requests(body: bytes, *, json: bool = False) -> Requests:
+    """Return the requests in ``body``. Raises msgspec.MsgspecError."""
+    return _json_requests.decode(body) if json else _requests.decode(body)
+
+
+def decode_reply(body: bytes) -> Reply:
+    """Return the reply in ``body``. Raises msgspec.MsgspecError."""
+    return _reply.decode(body)
+
+
+def decode_replies(body: bytes) -> Replies:
+    """Return the replies in ``body``. Raises msgspec.MsgspecError."""
+    return _replies.decode(body)
+
+
+def decode_history(body: bytes) -> HistoryPage:
+    """Return the page in ``body``. Raises msgspec.MsgspecError."""
+    return _history.decode(body)
+
+
+def decode_attempts(body: bytes) -> Attempts:
+    """Return the attempts in ``body``. Raises msgspec.MsgspecError."""
+    return _attempts.decode(body)
+
+
+def decode_listing(body: bytes) -> Listing:
+    """Return the listing in ``body``. Raises msgspec.MsgspecError."""
+    return _listing.decode(body)

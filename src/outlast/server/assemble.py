@@ -1,0 +1,89 @@
+"""What is plugged into what: store, engine, gateway, listener; started and stopped in order."""
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+from typing import Final
+
+from outlast.core.shard.config import ShardConfig
+from outlast.engine.frontend import Engine
+from outlast.server.clock import GuardedClock, SystemEntropy, owner_name
+from outlast.server.settings import Settings, require_safe
+from outlast.server.stores import Stores, open_stores
+
+LOG: Final = logging.getLogger("outlast.server")
+
+
+def make_engine(
+    stores: Stores,
+    *,
+    namespaces: frozenset[str] = frozenset({"default"}),
+    clock_offset_file: str = "",
+    config: ShardConfig | None = None,
+) -> Engine:
+    """Return an engine on ``stores``, not started."""
+    return Engine(
+        stores.store,
+        stores.blobs,
+        clock=GuardedClock(offset_file=clock_offset_file),
+        entropy=SystemEntropy(),
+        config=config,
+        namespaces=namespaces,
+        owner=owner_name(),
+    )
+
+
+class Server:
+    """Engine and HTTP listener on one loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        require_safe(settings.host, settings.token)
+        self._settings = settings
+        self._stores = open_stores(settings.store)
+        self.engine = make_engine(
+            self._stores,
+            namespaces=frozenset(settings.namespaces),
+            clock_offset_file=settings.clock_offset_file,
+        )
+        self.address = ""
+
+    async def start(self) -> None:
+        """Open the store, then serve. Raises StoreError or Refusal; nothing is left open then."""
+        from outlast.gateway.app import Gateway
+        from outlast.server.listener import Listener, bind
+
+        listening = bind(self._settings.host, self._settings.port)
+        try:
+            await self.engine.start()
+        except BaseException:
+            listening.close()
+            raise
+        self._listener = Listener(Gateway(self.engine, token=self._settings.token), listening)
+        await self._listener.start()
+        self.address = self._listener.address
+        announce(self._stores, self.address)
+        if self._settings.announce_file:
+            write_whole(Path(self._settings.announce_file), self.address)
+
+    async def stop(self) -> None:
+        """Answer who waits, commit what is gathered, close."""
+        self._listener.begin_stop()
+        await self.engine.stop()
+        await self._listener.stop()
+        if self._settings.announce_file:
+            await asyncio.to_thread(Path(self._settings.announce_file).unlink, missing_ok=True)
+
+
+def announce(stores: Stores, address: str) -> None:
+    """Tell processes that find the file held where its engine is reached."""
+    announcing = getattr(stores.store, "announce", None)
+    if announcing is not None:
+        announcing(address)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a small file so that a reader sees all of it or none."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(text)
+    partial.replace(path)

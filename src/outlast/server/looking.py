@@ -1,0 +1,90 @@
+"""Looking into a SQLite store without owning it: read-only, beside whatever engine may have it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+import apsw
+
+from outlast.core.errors import NotFound
+from outlast.core.writes import AttemptRow, HistoryRow, Load, Page, RunRow, TaskRow
+from outlast.store.base import RunFilter, StoreError, TaskFilter
+from outlast.store.migrate import migrations_in
+from outlast.store.sqlite import opening, reading
+
+BUSY_MILLISECONDS: Final = 5_000
+
+Result = TypeVar("Result")
+
+
+class ReadOnlyStore:
+    """The reads of a store, on a connection that cannot write."""
+
+    def __init__(self, path: str) -> None:
+        """Raises NotFound when there is no file, StoreError when it is not one of ours."""
+        if not Path(path).is_file():
+            raise NotFound(
+                "store_not_found",
+                f"There is no store at {path}.",
+                remedy="Name one with --store sqlite:///FILE, or a server with --server URL.",
+            )
+        self._path = path
+        try:
+            self._connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+        except apsw.Error as error:
+            raise opening.said(error, path) from error
+        try:
+            self._check()
+        except apsw.Error as error:
+            self._connection.close()
+            raise opening.said(error, path) from error
+        except StoreError:
+            self._connection.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    async def load(self, load: Load) -> Page:
+        """Return the page."""
+        return self._read(lambda connection: reading.load(connection, load))
+
+    async def read_history(self, run_id: str, *, first_event_id: int, events_max: int) -> list[HistoryRow]:
+        """Return pages of a history."""
+        return self._read(
+            lambda connection: reading.read_history(
+                connection, run_id, first_event_id=first_event_id, events_max=events_max
+            )
+        )
+
+    async def read_attempts(self, task_id: str) -> list[AttemptRow]:
+        """Return how the leases of a task ended."""
+        return self._read(lambda connection: reading.read_attempts(connection, task_id))
+
+    async def list_runs(self, filter: RunFilter) -> list[RunRow]:
+        """Return runs, newest first."""
+        return self._read(lambda connection: reading.list_runs(connection, filter))
+
+    async def list_tasks(self, filter: TaskFilter) -> list[TaskRow]:
+        """Return tasks, newest first."""
+        return self._read(lambda connection: reading.list_tasks(connection, filter))
+
+    def _check(self) -> None:
+        self._connection.set_busy_timeout(BUSY_MILLISECONDS)
+        applied = opening.Schema(self._connection, self._path).applied()
+        if not applied:
+            raise StoreError("store_damaged", f"{self._path} holds no store of Outlast.", remedy="Name another file.")
+        known = max(migration.number for migration in migrations_in("outlast.store.sqlite"))
+        if max(applied) > known:
+            raise StoreError(
+                "store_newer",
+                f"{self._path} has schema {max(applied)}; this version of Outlast knows schemas up to {known}.",
+                remedy="Look with the newer version of Outlast.",
+            )
+
+    def _read(self, read: Callable[[apsw.Connection], Result]) -> Result:
+        try:
+            return read(self._connection)
+        except apsw.Error as error:
+            raise opening.said(error, self._path) from error

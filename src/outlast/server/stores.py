@@ -1,0 +1,68 @@
+"""A store's address to a store: ``sqlite:///FILE`` or ``memory:``. Here alone stores are named."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from outlast.core.errors import Invalid
+from outlast.store.base import BlobStore, Store
+
+FORMS: Final = "Write sqlite:///FILE (relative), sqlite:////ABSOLUTE/FILE, or memory:."
+
+
+@dataclass(slots=True, frozen=True)
+class Stores:
+    """Rows and blobs of one engine; ``path`` is the database's file, empty when there is none."""
+
+    store: Store
+    blobs: BlobStore
+    path: str = ""
+
+
+def open_stores(url: str) -> Stores:
+    """Return the stores that ``url`` names, not opened yet. Raises Invalid."""
+    if url in {"memory:", "memory://"}:
+        from outlast.store.memory.blobs import MemoryBlobStore
+        from outlast.store.memory.store import MemoryStore
+
+        return Stores(MemoryStore(), MemoryBlobStore())
+    path = path_of(url)
+    from outlast.store.sqlite.store import SqliteStore
+
+    return Stores(SqliteStore(path), blobs_of(path), path)
+
+
+def path_of(url: str) -> str:
+    """Return the file of a ``sqlite:`` address. Raises Invalid for any other, and for a folder that is not there."""
+    scheme, colon, rest = url.partition(":")
+    if not colon and url.endswith((".db", ".sqlite", ".sqlite3")):
+        raise Invalid("invalid_request", f'The store is "{url}".', remedy=f"Write sqlite:///{url}.")
+    if scheme in {"postgres", "postgresql"}:
+        raise Invalid(
+            "invalid_request",
+            "PostgreSQL as a store comes with a later version.",
+            remedy=f"Use SQLite until then. {FORMS}",
+        )
+    if scheme != "sqlite" or not rest.startswith("///") or len(rest) == len("///"):
+        raise Invalid("invalid_request", f'The store is "{url}".', remedy=FORMS)
+    path = Path(rest.removeprefix("///"))
+    if not path.parent.is_dir():
+        raise Invalid("invalid_request", f"There is no folder {path.parent}.", remedy="Make it, or name another.")
+    if path.is_dir():
+        raise Invalid("invalid_request", f"{path} is a folder.", remedy="Name a file in it.")
+    return str(path)
+
+
+def blobs_of(path: str) -> BlobStore:
+    """Return the blobs beside the database at ``path``."""
+    from outlast.store.sqlite.blobs import FileBlobStore
+
+    return FileBlobStore(f"{path}.blobs")
+
+
+def holder_of(path: str) -> str:
+    """Return the address of the engine that has the database at ``path``; empty when there is none, or it serves none."""
+    from outlast.store.sqlite.lock import read_holder
+
+    holder = read_holder(path)
+    return holder.address if holder is not None else ""
