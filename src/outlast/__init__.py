@@ -60,7 +60,7 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'outlast' has no attribute {name!r}")
-    import importlib  # noqa: PLC0415 - loaded on first use, with the rest
+    import importlib
 
     if name == "workflow":
         value: Any = importlib.import_module("outlast.sdk.workflow")

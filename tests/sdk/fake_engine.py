@@ -108,9 +108,7 @@ class FakeEngine:
     async def read_attempts(self, task_id: str) -> tuple[Attempt, ...]:
         return ()
 
-    async def list_runs(
-        self, *, type: str = "", status: str = "", cursor: str = "", limit: int = 50
-    ) -> Listing:
+    async def list_runs(self, *, type: str = "", status: str = "", cursor: str = "", limit: int = 50) -> Listing:
         return Listing()
 
     async def list_tasks(
@@ -147,7 +145,11 @@ class FakeEngine:
             run = self._run_of(request.workflow_id)
             await self.until(lambda: run.status is not inputs.RunStatus.RUNNING)
             return inputs.WorkflowOutcome(
-                workflow_id=run.workflow_id, run_id=run.run_id, status=run.status, result=run.result, failure=run.failure
+                workflow_id=run.workflow_id,
+                run_id=run.run_id,
+                status=run.status,
+                result=run.result,
+                failure=run.failure,
             )
         reply = self._change(request)
         async with self._moved:
@@ -380,9 +382,7 @@ class FakeEngine:
         run.started = False
         run.history.extend(self._pair(run))
         started = len(run.history)
-        run.history.append(
-            (1, events.WorkflowTaskCompleted(scheduled_event_id=started - 1, started_event_id=started))
-        )
+        run.history.append((1, events.WorkflowTaskCompleted(scheduled_event_id=started - 1, started_event_id=started)))
         for command in item.commands:
             self._apply(run, command)
         run.sticky_from = len(run.history) if item.cached else 0

@@ -5,7 +5,6 @@ import functools
 import logging
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from types import FrameType, ModuleType, TracebackType
@@ -20,7 +19,7 @@ from outlast.sdk.durations import Duration, seconds_of
 from outlast.sdk.engine import RunningEngine, find_engine, place_beside
 from outlast.sdk.handle import TaskHandle, WorkflowHandle
 from outlast.sdk.include import Includes
-from outlast.sdk.loading import refuse_start_at_import
+from outlast.sdk.loading import refuse_start_at_import, user_place
 from outlast.sdk.misuse import NotStarted, UnknownOption
 from outlast.sdk.options import TaskDeclaration, WorkflowDeclaration
 from outlast.sdk.portal import Portal
@@ -60,9 +59,9 @@ class App:
         drain: Duration = DRAIN,
         build: str = "",
     ) -> None:
-        frame = sys._getframe(1)
-        self.place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        self.store = store or os.environ.get(STORE_VARIABLE) or place_beside(frame.f_code.co_filename)
+        file, line = user_place()
+        self.place = f"{file}:{line}"
+        self.store = store or os.environ.get(STORE_VARIABLE) or place_beside(file)
         if not self.store.startswith(("sqlite:", "memory:", "http://", "https://")):
             raise UnknownOption(
                 "bad_store",
@@ -92,15 +91,19 @@ class App:
     # Declaring.
 
     @overload
-    def task(self, function: Callable[Concatenate[TaskContext, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    def task(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
+        self, function: Callable[Concatenate[TaskContext, P], Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
     @overload
     def task(self, function: Callable[Concatenate[TaskContext, P], R], /) -> SyncTask[P, R]: ...
     @overload
-    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    def task(  # type: ignore[overload-overlap]
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
     @overload
     def task(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
     @overload
-    def task(self, **options: Unpack[TaskDeclaration]) -> TaskDecorator: ...
+    def task(self, /, **options: Unpack[TaskDeclaration]) -> TaskDecorator: ...
     def task(self, function: Callable[..., Any] | None = None, /, **options: Unpack[TaskDeclaration]) -> Any:
         """Declare a task: plain functions run in threads, coroutines on a loop of their own.
 
@@ -115,7 +118,7 @@ class App:
     @overload
     def workflow(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
     @overload
-    def workflow(self, **options: Unpack[WorkflowDeclaration]) -> WorkflowDecorator: ...
+    def workflow(self, /, **options: Unpack[WorkflowDeclaration]) -> WorkflowDecorator: ...
     def workflow(self, function: Callable[..., Any] | None = None, /, **options: Unpack[WorkflowDeclaration]) -> Any:
         """Declare a workflow: an ``async def`` that survives its process. Raises as ``task``."""
         if function is None:
@@ -182,7 +185,7 @@ class App:
             StartedAtImport: a command is importing the module for its tasks and workflows.
             BadDeclaration: something declared cannot be read.
         """
-        refuse_start_at_import(sys._getframe(1))
+        refuse_start_at_import()
         with self._lock:
             self._starts += 1
             if self._starts > 1:
@@ -222,7 +225,7 @@ class App:
         Raises:
             Refusal: the worker cannot go on: wrong credentials, or no such namespace.
         """
-        refuse_start_at_import(sys._getframe(1))
+        refuse_start_at_import()
         self._wants_worker = True
         ended = threading.Event()
         before = _catch(ended)
@@ -246,7 +249,7 @@ class App:
         self.stop()
 
     async def __aenter__(self) -> Self:
-        refuse_start_at_import(sys._getframe(1))
+        refuse_start_at_import()
         await asyncio.to_thread(self.start)
         return self
 

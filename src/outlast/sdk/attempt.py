@@ -127,7 +127,8 @@ class Attempt:
             if inspect.iscoroutine(result):
                 result.close()
                 raise NotSerializable(
-                    "the result is a coroutine that was not awaited", remedy="Await it, or declare the task `async def`."
+                    "the result is a coroutine that was not awaited",
+                    remedy="Await it, or declare the task `async def`.",
                 )
             payload = self.converter.to_payload(result, path="result", declared=self.definition.parameters.result)
         except Exception as error:  # noqa: BLE001 - any value at all may come back from user code

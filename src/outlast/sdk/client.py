@@ -1,8 +1,6 @@
 """The way from the verbs to an engine: sends a request until it is answered, with the same ids, from any thread."""
 
-import asyncio
 import os
-import random
 import socket
 import time
 from typing import Any, Final, Protocol, TypeVar
@@ -14,6 +12,7 @@ from outlast.core.inputs import Reply, Request
 from outlast.protocol.transport import Transport
 from outlast.sdk.converter import Converter
 from outlast.sdk.durations import Duration, seconds_of
+from outlast.sdk.pause import Pause
 from outlast.sdk.portal import Portal
 
 K = TypeVar("K")
@@ -52,27 +51,26 @@ class Client:
         """Send ``request`` and return its reply. May be awaited on any loop."""
         return await self.portal.arun(self._send(request, kind, timeout), instead=instead)
 
-    async def _send(self, request: Request, kind: type[K], timeout: float | None) -> K:  # noqa: ASYNC109 - a bound over repeats
+    async def _send(self, request: Request, kind: type[K], timeout: float | None) -> K:
         """Send until answered: the ids in the request make a repeat happen once.
 
         Raises:
             Refusal: it was refused, or the engine could not be reached within ``timeout`` seconds.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        pause = PAUSE_FIRST
+        pause = Pause(PAUSE_FIRST, PAUSE_MAX)
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             try:
                 reply: Reply = await self.transport.call(request, timeout=left)
             except Unavailable as error:
-                if deadline is not None and (error.code == "timeout" or time.monotonic() + pause >= deadline):
+                if deadline is not None and (error.code == "timeout" or time.monotonic() + pause.next >= deadline):
                     raise
             else:
                 if not isinstance(reply, kind):
                     raise SteppedDown("internal", f"The answer is a {type(reply).__name__}, not a {kind.__name__}.")
                 return reply
-            await asyncio.sleep(pause * (0.5 + random.random() / 2))  # noqa: S311 - spreads repeats, hides nothing
-            pause = min(pause * 2, PAUSE_MAX)
+            await pause.wait()
 
 
 def mint() -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
@@ -37,9 +36,7 @@ class TaskContext:
 
     __slots__ = ("_cancelled", "_converter", "_details", "_lease", "_lease_lost", "_loaded", "_notify", "_progress")
 
-    def __init__(
-        self, lease: TaskLease, converter: Converter, notify: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, lease: TaskLease, converter: Converter, notify: Callable[[], None] | None = None) -> None:
         self._lease = lease
         self._converter = converter
         self._notify = notify
@@ -62,7 +59,6 @@ class TaskContext:
     ) -> "TaskContext":
         """Return a context for a unit test: it stands alone and keeps what is said to it."""
         converter = Converter()
-        now = time.time_ns()
         lease = TaskLease(
             token=TaskToken(task_id, attempt),
             type="test",
@@ -71,8 +67,6 @@ class TaskContext:
             attempts_max=attempts_max,
             operation_id=operation_id,
             details=None if checkpoint is None else converter.to_payload(checkpoint, path="checkpoint"),
-            started_at=now,
-            deadline=now + 600 * SECOND,
         )
         context = cls(lease, converter)
         context._cancelled = cancelled

@@ -33,7 +33,9 @@ def check_function(function: object, *, what: str) -> None:
         )
     if not inspect.isfunction(function):
         raise BadDeclaration(
-            "not_a_function", f"@{what} stands on {function!r}.", remedy=f"Put @app.{what} above a `def` or `async def`."
+            "not_a_function",
+            f"@{what} stands on {function!r}.",
+            remedy=f"Put @app.{what} above a `def` or `async def`.",
         )
     where = f"{function.__qualname__} ({place_of(function)})"
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):

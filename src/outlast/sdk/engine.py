@@ -46,7 +46,9 @@ def find_engine() -> StartEngine:
         if not (error.name or "").startswith("outlast.server"):
             raise
         raise NotStarted(
-            "no_engine", "No engine is installed here.", remedy='Install "outlast" whole, or name a server: App("http://…").'
+            "no_engine",
+            "No engine is installed here.",
+            remedy='Install "outlast" whole, or name a server: App("http://…").',
         ) from error
     return cast("StartEngine", start)
 

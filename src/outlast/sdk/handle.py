@@ -1,7 +1,7 @@
 """What enqueue and start give: a name for the thing, its result, and the few words one can say to it."""
 
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from outlast.core.errors import Refusal
 from outlast.core.inputs import (
@@ -39,7 +39,7 @@ class Handle(Protocol[R_co]):
 
     def result(self, timeout: Duration | None = None) -> R_co: ...
 
-    async def aresult(self, timeout: Duration | None = None) -> R_co: ...  # noqa: ASYNC109 - mirrors its sync twin
+    async def aresult(self, timeout: Duration | None = None) -> R_co: ...
 
     def cancel(self, reason: str = "") -> bool: ...
 
@@ -74,7 +74,7 @@ class TaskHandle(Generic[R]):
             raise _late(error, f"Task {self.id}", limit) from None
         return self._read(reply, client)
 
-    async def aresult(self, timeout: Duration | None = None) -> R:  # noqa: ASYNC109 - mirrors its sync twin
+    async def aresult(self, timeout: Duration | None = None) -> R:
         """As ``result``, without blocking the loop."""
         client = self._connect()
         limit = seconds(timeout)
@@ -144,7 +144,7 @@ class WorkflowHandle(Generic[R]):
             raise _late(error, f"Workflow {self.id}", limit) from None
         return self._read(reply, client)
 
-    async def aresult(self, timeout: Duration | None = None) -> R:  # noqa: ASYNC109 - mirrors its sync twin
+    async def aresult(self, timeout: Duration | None = None) -> R:
         """As ``result``, without blocking the loop."""
         client = self._connect()
         limit = seconds(timeout)
@@ -203,7 +203,7 @@ class WorkflowHandle(Generic[R]):
             run_id=self.run_id,
             name=signal.name,
             request_id=mint(),
-            input=(client.converter.to_payload(value, path=signal.name, declared=signal.type),),
+            input=(client.converter.to_payload(value, path=signal.name, declared=cast("Any", signal.type)),),
             identity=client.identity,
         )
 

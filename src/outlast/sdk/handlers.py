@@ -7,7 +7,6 @@ completions. A completion is sent again, under the same token, until it is answe
 import asyncio
 import contextlib
 import logging
-import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -33,6 +32,7 @@ from outlast.sdk.attempt import Attempt, too_large
 from outlast.sdk.batching import Sender
 from outlast.sdk.converter import Converter
 from outlast.sdk.leases import Leases
+from outlast.sdk.pause import Pause
 from outlast.sdk.pool import CoroutinePool, Hands, ThreadPool
 from outlast.sdk.registry import Registry
 
@@ -148,7 +148,7 @@ class Handlers:
             return 0
         return self._slots[is_async].room()
 
-    async def freed(self, *, is_async: bool, timeout: float | None) -> None:  # noqa: ASYNC109 - a poll's pause
+    async def freed(self, *, is_async: bool, timeout: float | None) -> None:
         """Return when there may be room again."""
         changed = self._slots[is_async].changed
         changed.clear()
@@ -312,14 +312,13 @@ class Handlers:
 
     async def _answered(self, request: Begin | CompleteTasks) -> Any:
         """Send ``request`` until it is answered; raises only what refuses it for good."""
-        pause = PAUSE_FIRST
+        pause = Pause(PAUSE_FIRST, PAUSE_MAX)
         while True:
             try:
                 return await self._transport.call(request, timeout=None)
             except Unavailable as error:
                 LOGGER.info("engine_unavailable request=%s code=%s", type(request).__name__, error.code)
-            await asyncio.sleep(pause * (0.5 + random.random() / 2))  # noqa: S311 - spreads repeats
-            pause = min(pause * 2, PAUSE_MAX)
+            await pause.wait()
 
     def _forget(self, attempt: Attempt) -> None:
         self._attempts.pop(attempt.lease.token, None)

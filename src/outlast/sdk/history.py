@@ -35,6 +35,4 @@ async def whole_history(transport: Transport, task: WorkflowTask, *, from_event_
             )
         events.extend(fresh)
         reading += len(fresh)
-    return msgspec.structs.replace(
-        task, first_event_id=from_event_id, events=(*events, *pair), next_event_id_to_read=0
-    )
+    return msgspec.structs.replace(task, first_event_id=from_event_id, events=(*events, *pair), next_event_id_to_read=0)

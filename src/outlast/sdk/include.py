@@ -4,7 +4,7 @@ import importlib
 import weakref
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Final
+from typing import Any, Final, cast
 
 from outlast.sdk.client import Home
 from outlast.sdk.misuse import BadDeclaration
@@ -46,12 +46,13 @@ class Includes:
     def _take_up(self, module: ModuleType) -> None:
         home = self._home()
         for value in list(vars(module).values()):
-            if not isinstance(value, Task) or (value.owner.home is not None and value.owner.home is not home):
+            if not isinstance(value, Task):
                 continue
-            if value.owner.home is None:
-                value.owner.home = home
-            if self._registry.tasks.get(value.name) is not value:
-                self._registry.add_task(value)
+            task = cast("Task[..., Any]", value)
+            if task.owner.home is None:
+                task.owner.home = home
+            if task.owner.home is home and self._registry.tasks.get(task.name) is not task:
+                self._registry.add_task(task)
 
 
 def _seek(module: str) -> None:

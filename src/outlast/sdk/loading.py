@@ -31,16 +31,22 @@ def importing(name: str) -> Generator[None]:
         _IMPORTING.pop()
 
 
-def refuse_start_at_import(frame: FrameType | None) -> None:
+def user_place() -> tuple[str, int]:
+    """Return file and line of the innermost code that is not ours; an empty file when there is none."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - cheaper than inspect  # pyright: ignore[reportPrivateUsage]
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("outlast."):
+        frame = frame.f_back
+    return ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def refuse_start_at_import() -> None:
     """Raise StartedAtImport, naming where user code starts its app, if a module is being imported for its declarations."""
     if not _IMPORTING:
         return
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("outlast."):
-        frame = frame.f_back
-    place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else _IMPORTING[-1]
+    file, line = user_place()
     raise StartedAtImport(
         "started_at_import",
-        f"{place} starts an app while {_IMPORTING[-1]} is being imported for its tasks and workflows.",
+        f"{file}:{line} starts an app while {_IMPORTING[-1]} is being imported for its tasks and workflows.",
         remedy='Put what starts it under:  if __name__ == "__main__":',
     )
 
@@ -67,7 +73,9 @@ def load_app(target: str) -> "App":
         raise CannotLoad(
             "no_app" if not apps else "several_apps",
             f"{module_name} should have one app; found: {found}.",
-            remedy="Write `app = App()` in it." if not apps else f"Name one: {module_name}:{next(iter(apps.values()))[0]}",
+            remedy="Write `app = App()` in it."
+            if not apps
+            else f"Name one: {module_name}:{next(iter(apps.values()))[0]}",
         )
     return next(iter(apps.values()))[1]
 

@@ -32,8 +32,8 @@ class Retry:
         """
         if isinstance(self.max_attempts, bool) or self.max_attempts < 0:
             raise _bad("max_attempts", self.max_attempts, "Give the number of all tries, from 1; 0 for no bound.")
-        if not 1.0 <= self.factor <= 1000.0:
-            raise _bad("factor", self.factor, "Give a number from 1 to 1000.")
+        if not 1.0 <= self.factor <= FACTOR_MAX:
+            raise _bad("factor", self.factor, f"Give a number from 1 to {FACTOR_MAX:g}.")
         if self.jitter not in {"full", "none"}:
             raise _bad("jitter", self.jitter, "Give 'full' or 'none'.")
         return RetryPolicy(
@@ -120,6 +120,7 @@ SPANS: Final[dict[str, str]] = {  # option -> field of TaskOptions and WorkflowO
     "run_timeout": "run_timeout",
     "task_timeout": "task_timeout",
 }
+FACTOR_MAX: Final = 1000.0
 PRIORITIES: Final = range(1, 6)
 BYTES_MAX: Final[dict[str, int]] = {
     "queue": NAME_BYTES_MAX,
@@ -187,7 +188,9 @@ def unknown(name: str, known: Mapping[str, Any], *, where: str) -> UnknownOption
     """Return the error for an option that there is not, with the nearest one that there is."""
     if name in LATER:
         return UnknownOption(
-            "option_not_yet", f"{where} has the option {name!r}, which this release does not have.", remedy="Leave it out."
+            "option_not_yet",
+            f"{where} has the option {name!r}, which this release does not have.",
+            remedy="Leave it out.",
         )
     near = difflib.get_close_matches(name, known, n=1)
     meant = f"Did you mean {near[0]!r}? " if near else ""

@@ -27,7 +27,9 @@ def task_error(reply: TaskOutcomeReply) -> Exception:
         failure = Failure(
             kind=kinds.get(reply.state, FailureKind.SERVER),
             type=reply.state.value,
-            message=f"Task {reply.task_id} was {reply.state.value}" + (f": {reply.reason}" if reply.reason else "") + ".",
+            message=f"Task {reply.task_id} was {reply.state.value}"
+            + (f": {reply.reason}" if reply.reason else "")
+            + ".",
             cause=failure,
         )
     return exception_of(failure, task=reply.task_id, attempt=reply.attempt)

@@ -1,10 +1,11 @@
 """``@task``: a function that the engine runs later, again after a failure, and never loses."""
 
+import copy
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from outlast.core.inputs import EnqueueTask, EnqueueTasks, Refused, TaskEnqueuedReply, TasksEnqueued
 from outlast.core.limits import BATCH_ITEMS_MAX, PAYLOAD_INLINE_BYTES_MAX, REQUEST_BYTES_MAX, START_TO_CLOSE
@@ -69,7 +70,7 @@ class Task(Generic[P, R]):
         chosen = {name: value for name, value in declared.items() if name not in {"name", "executor"}}
         self.options = task_options(TaskOptions(), chosen, where=where)
         self._definition: TaskDefinition | None = None
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(cast("Any", self), function)
 
     def __repr__(self) -> str:
         return f"<task {self.name!r} at {self.place}>"
@@ -93,10 +94,10 @@ class Task(Generic[P, R]):
 
     def using(self, **options: Unpack[TaskUsing]) -> "Task[P, R]":
         """Return the same task with these options for what is enqueued or executed through it."""
-        changed: Task[P, R] = object.__new__(Task)
-        changed.__dict__.update(self.__dict__)
+        changed = copy.copy(self)
         changed.options = task_options(self.options, options, where=f"{self.name}.using(…)")
-        changed._definition = None if self._definition is None else replace(self._definition, options=changed.options)
+        if changed._definition is not None:  # noqa: SLF001 - a copy of this very object
+            changed._definition = replace(changed._definition, options=changed.options)  # noqa: SLF001 - as above
         return changed
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
@@ -268,21 +269,29 @@ class TaskDecorator(Protocol):
     """What ``@task(…)`` gives: takes the function."""
 
     @overload
-    def __call__(self, function: Callable[Concatenate[TaskContext, Q], Coroutine[Any, Any, T]], /) -> AsyncTask[Q, T]: ...
+    def __call__(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
+        self, function: Callable[Concatenate[TaskContext, Q], Coroutine[Any, Any, T]], /
+    ) -> AsyncTask[Q, T]: ...
     @overload
     def __call__(self, function: Callable[Concatenate[TaskContext, Q], T], /) -> SyncTask[Q, T]: ...
     @overload
-    def __call__(self, function: Callable[Q, Coroutine[Any, Any, T]], /) -> AsyncTask[Q, T]: ...
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[Q, Coroutine[Any, Any, T]], /
+    ) -> AsyncTask[Q, T]: ...
     @overload
     def __call__(self, function: Callable[Q, T], /) -> SyncTask[Q, T]: ...
 
 
 @overload
-def task(function: Callable[Concatenate[TaskContext, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+def task(  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
+    function: Callable[Concatenate[TaskContext, P], Coroutine[Any, Any, R]], /
+) -> AsyncTask[P, R]: ...
 @overload
 def task(function: Callable[Concatenate[TaskContext, P], R], /) -> SyncTask[P, R]: ...
 @overload
-def task(function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+def task(  # type: ignore[overload-overlap]
+    function: Callable[P, Coroutine[Any, Any, R]], /
+) -> AsyncTask[P, R]: ...
 @overload
 def task(function: Callable[P, R], /) -> SyncTask[P, R]: ...
 @overload
@@ -296,7 +305,6 @@ def task(function: Callable[..., Any] | None = None, /, **options: Unpack[TaskDe
 
 def declare_task(function: Callable[..., Any], *, home: Home | None, declared: TaskDeclaration) -> Task[..., Any]:
     """Return ``function`` as a task of ``home``."""
-    kind = AsyncTask if inspect.iscoroutinefunction(function) else SyncTask
-    return kind(function, home=home, declared=declared)
-
-
+    if inspect.iscoroutinefunction(function):
+        return AsyncTask[..., Any](function, home=home, declared=declared)
+    return SyncTask[..., Any](function, home=home, declared=declared)

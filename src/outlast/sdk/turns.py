@@ -7,7 +7,6 @@ about it last; in any other case it is rebuilt from its history.
 import asyncio
 import contextlib
 import logging
-import random
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
@@ -37,6 +36,7 @@ from outlast.sdk.converter import Converter
 from outlast.sdk.definition import WorkflowDefinition
 from outlast.sdk.errors import HistoryGap, HoldsRun, WorkflowTaskFailure
 from outlast.sdk.history import whole_history
+from outlast.sdk.pause import Pause
 from outlast.sdk.pool import Hands
 from outlast.sdk.registry import Registry
 from outlast.sdk.replay import WorkflowRun
@@ -48,6 +48,7 @@ SDK: Final = "outlast-python/0.1.0"
 PAUSE_FIRST: Final = 0.05
 PAUSE_MAX: Final = 5.0
 RETURN_TIMEOUT: Final = 2.0
+DRAIN_LOOK: Final = 0.05  # seconds after which to look again whether every turn has ended
 LARGE_ITEM: Final = 4096  # bytes a turn's answer is taken to be, beyond the payloads in it
 
 
@@ -97,7 +98,9 @@ class Turns:
         self._held = 0
         self._changed = asyncio.Event()
         self._cache: OrderedDict[str, Cached] = OrderedDict()
-        self._saying: dict[str, deque[WorkflowTask]] = {}  # runs whose last answer is under way, and what came meanwhile
+        self._saying: dict[
+            str, deque[WorkflowTask]
+        ] = {}  # runs whose last answer is under way, and what came meanwhile
         self._reading: set[asyncio.Task[None]] = set()
         self._finished: deque[Job] = deque()
         self._pool = TurnPool(self._finished, Hands(loop, self._collect))
@@ -123,7 +126,7 @@ class Turns:
         """Return how many workflow tasks may be asked for now."""
         return self._slots - self._held
 
-    async def freed(self, *, timeout: float | None) -> None:  # noqa: ASYNC109 - a poll's pause
+    async def freed(self, *, timeout: float | None) -> None:
         """Return when there may be room again."""
         self._changed.clear()
         if timeout is None and self.room() > 0:
@@ -161,7 +164,9 @@ class Turns:
     async def drained(self) -> None:
         """Return when every turn that had begun has been answered for."""
         while self._pool.busy or self._reading or self._finished:
-            await asyncio.sleep(0.005)
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), DRAIN_LOOK)
         await self._answers.drained()
 
     def close(self) -> None:
@@ -313,7 +318,7 @@ class Turns:
             self._begin(task)
 
     async def _answered(self, request: CompleteWorkflowTasks) -> WorkflowTasksReply:
-        pause = PAUSE_FIRST
+        pause = Pause(PAUSE_FIRST, PAUSE_MAX)
         while True:
             try:
                 reply: Any = await self._transport.call(request, timeout=None)
@@ -323,8 +328,7 @@ class Turns:
                 if isinstance(reply, WorkflowTasksReply):
                     return reply
                 raise Unavailable("internal", f"The answer to CompleteWorkflowTasks is a {type(reply).__name__}.")
-            await asyncio.sleep(pause * (0.5 + random.random() / 2))  # noqa: S311 - spreads repeats
-            pause = min(pause * 2, PAUSE_MAX)
+            await pause.wait()
 
     async def _watch(self) -> None:
         """Give up turns that do not end: answer for them, and replace their threads."""

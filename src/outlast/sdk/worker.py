@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from outlast.sdk.client import default_identity, mint
 from outlast.sdk.converter import Converter
 from outlast.sdk.handlers import Handlers
 from outlast.sdk.misuse import NotStarted
+from outlast.sdk.pause import Pause
 from outlast.sdk.portal import Portal
 from outlast.sdk.registry import Registry
 from outlast.sdk.turns import Turns
@@ -180,7 +180,7 @@ class Worker:
 
     async def _forever(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         """Keep ``run`` going whatever it raises; only what no repeat can mend ends the worker."""
-        pause = PAUSE_FIRST
+        pause = Pause(PAUSE_FIRST, PAUSE_MAX)
         while True:
             began = time.monotonic()
             try:
@@ -190,11 +190,10 @@ class Worker:
                 return
             except Exception as error:
                 if time.monotonic() - began > PAUSE_MAX:
-                    pause = PAUSE_FIRST
+                    pause.reset()
                 expected = isinstance(error, Refusal)
                 LOGGER.warning("worker_loop_failed loop=%s error=%s", name, error, exc_info=not expected)
-                await asyncio.sleep(pause * (0.5 + random.random() / 2))  # noqa: S311 - spreads repeats
-                pause = min(pause * 2, PAUSE_MAX)
+                await pause.wait()
             else:
                 return
 
@@ -241,9 +240,7 @@ class Worker:
 
     async def _take(self, work: Work) -> None:
         if self._stopping:
-            await self._hand_back(
-                [lease.token for lease in work.tasks], [task.token for task in work.workflow_tasks]
-            )
+            await self._hand_back([lease.token for lease in work.tasks], [task.token for task in work.workflow_tasks])
             return
         if work.tasks:
             self._handlers.take(work.tasks)

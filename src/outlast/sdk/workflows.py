@@ -1,10 +1,19 @@
 """``@app.workflow``: a function that survives its process, and the verbs that start it."""
 
+import copy
 import functools
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, Unpack
+from typing import Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, cast
 
-from outlast.core.inputs import IfClosed, IfOpen, Refused, StartWorkflow, StartWorkflows, WorkflowsStarted, WorkflowStarted
+from outlast.core.inputs import (
+    IfClosed,
+    IfOpen,
+    Refused,
+    StartWorkflow,
+    StartWorkflows,
+    WorkflowsStarted,
+    WorkflowStarted,
+)
 from outlast.core.limits import BATCH_ITEMS_MAX, PAYLOAD_INLINE_BYTES_MAX
 from outlast.core.payload import size_of
 from outlast.sdk.client import Client, Home, mint
@@ -36,7 +45,7 @@ class Workflow(Generic[P, R]):
         chosen = {name: value for name, value in declared.items() if name not in {"name", "fail_on_nondeterminism"}}
         self.options = workflow_options(WorkflowOptions(), chosen, where=f"The workflow {self.name!r} ({self.place})")
         self._definition: WorkflowDefinition | None = None
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(cast("Any", self), function)
 
     def __repr__(self) -> str:
         return f"<workflow {self.name!r} at {self.place}>"
@@ -66,8 +75,7 @@ class Workflow(Generic[P, R]):
 
     def using(self, **options: Unpack[WorkflowUsing]) -> "Workflow[P, R]":
         """Return the same workflow with these options for what is started through it."""
-        changed: Workflow[P, R] = object.__new__(Workflow)
-        changed.__dict__.update(self.__dict__)
+        changed = copy.copy(self)
         changed.options = workflow_options(self.options, options, where=f"{self.name}.using(…)")
         return changed
 
@@ -136,7 +144,9 @@ class Workflow(Generic[P, R]):
     def _request(self, client: Client, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StartWorkflow:
         options = self.options
         converter = client.converter
-        memo = options.memo
+        memo = {
+            name: converter.to_payload(value, path=f"memo.{name}") for name, value in (options.memo or {}).items()
+        } or None
         return StartWorkflow(
             type=self.name,
             queue=options.queue,
@@ -149,7 +159,7 @@ class Workflow(Generic[P, R]):
             run_timeout=options.run_timeout,
             task_timeout=options.task_timeout,
             delay=options.delay,
-            memo=None if memo is None else {name: converter.to_payload(value, path=f"memo.{name}") for name, value in memo.items()},
+            memo=memo,
             tags=options.tags,
             identity=client.identity,
             build=options.build,
