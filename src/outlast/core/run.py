@@ -122,14 +122,19 @@ def fold(history: list[e.Timed]) -> Derived:
 
 def apply(state: RunState, event_id: int, event: e.Event) -> None:
     """Fold one event into the derived half of ``state``."""
+    if type(event) in _LEAVE_NO_MARK:
+        return
     match event:
+        case e.WorkflowTaskCompleted():
+            state.last_task_started_id = event.started_event_id
+            state.last_task_completed_id = event_id
         case e.ActivityTaskScheduled():
             state.activities[event_id] = OpenActivity(event.activity_id, event.task_id)
+        case e.ActivityTaskCompleted() | e.ActivityTaskFailed() | e.ActivityTaskTimedOut() | e.ActivityTaskCanceled():
+            state.activities.pop(event.scheduled_event_id, None)
         case e.ActivityTaskCancelRequested():
             if (activity := state.activities.get(event.scheduled_event_id)) is not None:
                 activity.cancel_event_id = event_id
-        case e.ActivityTaskCompleted() | e.ActivityTaskFailed() | e.ActivityTaskTimedOut() | e.ActivityTaskCanceled():
-            state.activities.pop(event.scheduled_event_id, None)
         case e.TimerStarted():
             state.timers[event.timer_id] = OpenTimer(event_id, event.fire_at, event.summary)
         case e.TimerFired() | e.TimerCanceled():
@@ -138,9 +143,6 @@ def apply(state: RunState, event_id: int, event: e.Event) -> None:
             state.signals += 1
         case e.WorkflowExecutionCancelRequested():
             state.cancel_requested = True
-        case e.WorkflowTaskCompleted():
-            state.last_task_started_id = event.started_event_id
-            state.last_task_completed_id = event_id
         case e.UpsertWorkflowSearchAttributes():
             state.search_attributes = {**(state.search_attributes or {}), **event.search_attributes}
         case e.WorkflowExecutionStarted():
@@ -167,6 +169,20 @@ def apply(state: RunState, event_id: int, event: e.Event) -> None:
             pass
         case _:
             assert_never(event)
+
+
+# Half of all events; looked up before the switch, which would come to them last.
+_LEAVE_NO_MARK = frozenset(
+    {
+        e.WorkflowTaskScheduled,
+        e.WorkflowTaskStarted,
+        e.WorkflowTaskTimedOut,
+        e.WorkflowTaskFailed,
+        e.ActivityTaskStarted,
+        e.MarkerRecorded,
+        e.TaskEnqueued,
+    }
+)
 
 
 def outcome_of(run: Run, event: Closing) -> WorkflowOutcome:

@@ -133,6 +133,7 @@ class ShardCore:
         shard.in_flight_lease_until = lease_until
         if lease_until:
             shard.renew_at = now + shard.config.shard_renew
+        shard.settle_counters()
         return shard.gather.take(now=shard.now, lease_until=lease_until)
 
     def on_commit(self, number: int, outcome: CommitOutcome, *, now: int) -> None:

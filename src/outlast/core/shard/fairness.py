@@ -9,7 +9,7 @@ from outlast.core.task import Task
 
 UNIT = 1_000  # cost of one task in the key's unit
 BOOST = 1_000 * UNIT  # one step of priority is worth this many tasks
-PASS_COUNTER = "pass:"  # counter that keeps the pass of a queue over a change of owner
+FAIR_COUNTER = "fair:"  # counter that keeps the pass of a queue over a change of owner
 
 
 def order_key_of(shard: Shard, task: Task) -> int:
@@ -20,7 +20,7 @@ def order_key_of(shard: Shard, task: Task) -> int:
     fair.last[key] = now_at
     if len(fair.last) > shard.config.window_max:
         fair.last = {name: at for name, at in fair.last.items() if at > fair.virtual}
-    name = f"{PASS_COUNTER}{task.queue}"
+    name = f"{FAIR_COUNTER}{task.queue}"
     if now_at > shard.counters.get((task.namespace, name), 0):
         shard.counters[task.namespace, name] = now_at
         shard.gather.counters[task.namespace, name] = now_at
@@ -36,7 +36,7 @@ def fair_of(shard: Shard, namespace: str, queue: str) -> Fair:
     """Return the fair-queueing state of a queue. After a change of owner it goes on from where the queue's pass stood."""
     fair = shard.fair.get((namespace, queue))
     if fair is None:
-        passed = shard.counters.get((namespace, f"{PASS_COUNTER}{queue}"), 5 * BOOST)
+        passed = shard.counters.get((namespace, f"{FAIR_COUNTER}{queue}"), 5 * BOOST)
         fair = shard.fair[namespace, queue] = Fair(virtual=0, last={"": passed})
         fair.virtual = passed
     return fair

@@ -6,7 +6,7 @@ Entities are noted as touched and written out once, when the batch is taken, how
 from dataclasses import dataclass, field
 
 from outlast.core import codec
-from outlast.core.inputs import RunStatus
+from outlast.core.inputs import RunStatus, TaskState
 from outlast.core.run import Run
 from outlast.core.task import Task
 from outlast.core.units import Fence
@@ -39,6 +39,9 @@ class Gather:
     dropped_timers: dict[tuple[int, str], None] = field(default_factory=dict[tuple[int, str], None])
     dedup: dict[tuple[str, str, str], DedupRow] = field(default_factory=dict[tuple[str, str, str], DedupRow])
     counters: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    moved: dict[tuple[str, str, TaskState | RunStatus], int] = field(
+        default_factory=dict[tuple[str, str, TaskState | RunStatus], int]
+    )  # by how much counters move with this batch
     renew: bool = False
     opened: int = 0  # runs made in this batch: orders them
     bytes: int = 0
@@ -129,6 +132,7 @@ class Gather:
         self.dropped_timers = {}
         self.dedup = {}
         self.counters = {}
+        self.moved = {}
         self.renew = False
         self.opened = 0
         self.bytes = 0
@@ -144,7 +148,7 @@ def run_row(run: Run, number: int) -> RunRow:
         original_run_id=run.original_run_id,
         first_run_id=run.first_run_id,
         type=run.type,
-        status=run.status.value,
+        status=run.status,
         queue=run.queue,
         build=run.build,
         principal=run.principal,

@@ -129,15 +129,28 @@ class Shard:
         """Keep the counters of a queue's tasks by state equal to a recount."""
         if was is task.state:
             return
+        moved = self.gather.moved
         if was is not None:
-            self.count(task.namespace, f"tasks:{task.queue}:{was.value}", -1)
-        self.count(task.namespace, f"tasks:{task.queue}:{task.state.value}", +1)
+            key = (task.namespace, task.queue, was)
+            moved[key] = moved.get(key, 0) - 1
+        key = (task.namespace, task.queue, task.state)
+        moved[key] = moved.get(key, 0) + 1
 
     def count_run(self, run: Run, was: RunStatus | None) -> None:
         """Keep the counters of runs by status equal to a recount."""
+        moved = self.gather.moved
         if was is not None:
-            self.count(run.namespace, f"runs:{was.value}", -1)
-        self.count(run.namespace, f"runs:{run.status.value}", +1)
+            key = (run.namespace, "", was)
+            moved[key] = moved.get(key, 0) - 1
+        key = (run.namespace, "", run.status)
+        moved[key] = moved.get(key, 0) + 1
+
+    def settle_counters(self) -> None:
+        """Bring the moves of this batch into the counters that it writes: one row each, however many moved."""
+        for (namespace, queue, state), by in self.gather.moved.items():
+            name = f"tasks:{queue}:{state}" if isinstance(state, TaskState) else f"runs:{state}"
+            if by:
+                self.count(namespace, name, by)
 
     def expire_at(self, at: int, kind: str, target: str, n: int) -> None:
         """Have ``kind`` looked at when ``at`` has come. Entries are never removed; they are checked when they come up."""
