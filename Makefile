@@ -32,7 +32,7 @@ types: setup
 	$(BIN)/mypy
 
 imports: setup
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 tidy: setup
 	$(BIN)/pytest -q -n $(JOBS) -m "not slow and not sim" tests/house tests/core

@@ -53,14 +53,9 @@ def imported_by(path: Path) -> set[str]:
 
 def lint_imports(root: Path, *more: str) -> subprocess.CompletedProcess[str]:
     """Check the contracts on the package in ``root``/src."""
-    command = [
-        str(Path(sys.executable).parent / "lint-imports"),
-        "--config",
-        str(ROOT / "pyproject.toml"),
-        "--no-cache",
-    ]
+    command = [str(Path(sys.executable).parent / "lint-imports"), "--no-logo", "--no-cache", *more]
     return subprocess.run(
-        [*command, *more],
+        [*command, str(ROOT / "pyproject.toml")],
         cwd=root,
         env={"PYTHONPATH": str(root / "src"), "PATH": "", "COLUMNS": "200"},
         capture_output=True,
