@@ -11,7 +11,9 @@ Nothing is patched and no module is imported twice. Two watches look only at cod
 A violation fails the turn even if the code catches it.
 """
 
+import _thread
 import datetime
+import gc
 import os
 import random
 import sys
@@ -19,7 +21,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Final, Protocol
 
 from outlast.sdk.definition import TaskDefinition
@@ -50,6 +52,7 @@ FUNCTIONS: Final[dict[Any, str]] = {
         if hasattr(time, name)
     },
     time.sleep: SLEEP,
+    _thread.start_new_thread: THREADS,
     os.urandom: CHANCE,
     **({os.getrandom: CHANCE} if hasattr(os, "getrandom") else {}),
     **({uuid._generate_time_safe: UUIDS} if getattr(uuid, "_generate_time_safe", None) else {}),  # noqa: SLF001
@@ -85,8 +88,8 @@ EVENTS: Final[dict[str, tuple[str, str]]] = {
 TRUSTED: Final = tuple(
     f"{STDLIB}/{name}"
     for name in ("logging/", "linecache.py", "tokenize.py", "traceback.py", "warnings.py", "zoneinfo/", "encodings/",
-                 "importlib/", "inspect.py", "locale.py", "_strptime.py")
-)  # fmt: skip
+                 "importlib/", "inspect.py", "locale.py", "_strptime.py", "weakref.py")
+) + ("<frozen importlib",)  # fmt: skip
 TOOL: Final = 3  # of sys.monitoring's ids, one that the standard library gives to nobody
 
 
@@ -239,17 +242,27 @@ def _note(runtime: Any, error: HoldsRun) -> None:
 
 
 def _judged(frame: FrameType | None) -> str:
-    """Return the place of the user's frame that is to blame, "" if what is done may be done."""
+    """Return the place of the user's frame that is to blame, "" if what is done may be done.
+
+    The innermost frame of the user's is to blame, unless something trusted stands between it and the run: an import, a
+    log handler, or the collector, which calls finalizers and ``gc.callbacks`` in the middle of anything.
+    """
+    place = ""
     while frame is not None:
-        file = frame.f_code.co_filename
-        if file.startswith(("<frozen importlib", *TRUSTED)) or frame.f_code.co_name == "__del__":
-            return ""
+        code = frame.f_code
+        file = code.co_filename
         if file.startswith(PACKAGE):
+            break
+        if file.startswith(TRUSTED) or code.co_name == "__del__" or _is_collecting(code):
             return ""
-        if is_user_file(file):
-            return f"{file}:{frame.f_lineno}"
+        if not place and is_user_file(file):
+            place = f"{file}:{frame.f_lineno}"
         frame = frame.f_back
-    return ""
+    return place
+
+
+def _is_collecting(code: CodeType) -> bool:
+    return any(getattr(callback, "__code__", None) is code for callback in gc.callbacks)
 
 
 def _place_of(frame: FrameType | None) -> str:

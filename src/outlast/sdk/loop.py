@@ -11,9 +11,9 @@ Three things make their order the same on every replay and in every process:
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextvars import Context, copy_context
-from types import CodeType
+from types import CodeType, CoroutineType
 from typing import Any, Final, Protocol
 
 from outlast.sdk.errors import SandboxViolation
@@ -174,6 +174,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         task = Task.__new__(Task)
         task.number = number
         task.__init__(coro, loop=self, name=name or f"task-{number}", context=context, **more)  # type: ignore[misc]
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - a run may be dropped while it waits
         self.tasks.append(task)
         if len(self.tasks) > self._prune_at:
             self.tasks = [task for task in self.tasks if not task.done()]
@@ -230,9 +231,6 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self._closed = True
         self._ready.clear()
         for task in self.tasks:
-            if not task.done():
-                task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
-        for task in self.tasks:
             coroutine = task.get_coro()
             if not task.done() and coroutine is not None:
                 try:
@@ -281,13 +279,20 @@ def refuse_unordered(coro: object) -> None:
         if frame.f_code.co_filename != AS_COMPLETED_CODE.co_filename:
             return
         if frame.f_code is AS_COMPLETED_CODE or frame.f_code.co_qualname.startswith("_AsCompletedIterator"):
-            close = getattr(coro, "close", None)
-            if close is not None:
-                close()
+            _close_all([coro, *frame.f_locals.values()])
             raise SandboxViolation(
                 "asyncio.as_completed was given coroutines: it would start them in another order on each replay.",
                 remedy="Write: tasks = [asyncio.create_task(c) for c in coroutines], then asyncio.as_completed(tasks).",
             )
+
+
+def _close_all(values: Iterable[object]) -> None:
+    """Close the coroutines among ``values`` and in their lists, so that none is reported as never awaited."""
+    for value in values:
+        if isinstance(value, CoroutineType):
+            value.close()
+        elif isinstance(value, list | tuple | set):
+            _close_all(value)  # pyright: ignore[reportUnknownArgumentType]
 
 
 REFUSED: Final[dict[str, str]] = {
@@ -334,3 +339,19 @@ def _refusal(name: str, remedy: str) -> Callable[..., object]:
 for _name, _remedy in REFUSED.items():
     setattr(WorkflowLoop, _name, _refusal(_name, _remedy))
 WorkflowLoop.__abstractmethods__ = frozenset()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _hash_of_gathered(future: Any) -> int:
+    """Hash what ``asyncio.gather`` returns by a number of our loop; on any other loop as it always was."""
+    loop = future.get_loop()
+    if type(loop) is not WorkflowLoop:
+        return object.__hash__(future)
+    number: int | None = future.__dict__.get("number")
+    if number is None:
+        loop.numbers = number = loop.numbers + 1
+        future.number = number
+    return number
+
+
+# gather makes its future itself and asks the loop for nothing, so this class is the one place to give it a number.
+asyncio.tasks._GatheringFuture.__hash__ = _hash_of_gathered  # type: ignore[attr-defined]  # noqa: SLF001  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,11 +1,13 @@
 """Where workflow code waits: the user's line for each open operation, read off the tasks' coroutines at a turn's end."""
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from outlast.sdk.failures import is_user_file
 from outlast.sdk.operations import ActivityFuture, waiting_for
 from outlast.sdk.verbs import Verbs
+
+PLACES_MAX: Final = 100  # enough to read; a turn of a wide fan-out must not cost in proportion to its width
 
 
 def places_of(run: Verbs) -> dict[str, str]:
@@ -13,12 +15,15 @@ def places_of(run: Verbs) -> dict[str, str]:
     names = _names(run)
     lines: dict[int, str] = {}  # of a task, by its id, for what it waits for through others
     places: dict[str, str] = {}
+    outermost = ""
     for task in run.loop.tasks:
         if task.done():
             continue
-        place = _line_of(task.get_coro()) or lines.get(id(task), "")
-        if not place:
-            continue
+        # A task whose coroutine is none of the user's own was started by what the main task waits for.
+        place = _line_of(task.get_coro()) or lines.get(id(task), outermost)
+        outermost = outermost or place
+        if len(places) >= PLACES_MAX:
+            break
         for owner in _reached(waiting_for(task)):
             if isinstance(owner, asyncio.Task):
                 lines.setdefault(id(owner), place)

@@ -17,12 +17,12 @@ from outlast.core.inputs import WorkflowTask
 from outlast.sdk import guard
 from outlast.sdk.converter import Converter
 from outlast.sdk.definition import WorkflowDefinition
-from outlast.sdk.errors import HistoryGap, HoldsRun, Nondeterminism, WorkflowTaskFailure
+from outlast.sdk.errors import HistoryGap, HoldsRun, Nondeterminism
 from outlast.sdk.failures import exception_of, failure_of
-from outlast.sdk.loop import Abandoned, Task, TimerHandle, WorkflowLoop
+from outlast.sdk.loop import Abandoned, Task, TimerHandle
 from outlast.sdk.matching import COMMAND_EVENTS, Recorded, disagreement, optional, same
 from outlast.sdk.operations import ActivityFuture, Received
-from outlast.sdk.outcome import closing_command, held, turn_failure
+from outlast.sdk.outcome import closing_command, turn_failure
 from outlast.sdk.places import places_of
 from outlast.sdk.runtime import CURRENT
 from outlast.sdk.verbs import Verbs
@@ -195,10 +195,12 @@ class WorkflowRun(Verbs):
         self.issued = []
         self.scheduled = []
         self.started_timers = {}
+        self.turn_events = pending
+        self._ended_now = None
         if self._traced is not None:
             self._traced.clear()
         loop = self.loop
-        for number, event in pending:
+        for place, (number, event) in enumerate(pending):
             _APPLY[type(event)](self, number, event)
             loop.run_ready()
             if self.conditions:
@@ -207,9 +209,16 @@ class WorkflowRun(Verbs):
                 raise turn_failure(self.violation)
             main = self._main
             if main is not None and main.done():
+                self._keep_signals(pending[place + 1 :])
                 self._close(main)
                 break
         return self._taken()
+
+    def _keep_signals(self, left: list[Recorded]) -> None:
+        """Take in the signals behind the event that ended the code: the next run of the chain may want them."""
+        for event_id, event in left:
+            if type(event) is events.WorkflowExecutionSignaled:
+                self.mailbox(event.signal_name).signals.append(Received(event_id, event))
 
     def _taken(self) -> list[commands.Command]:
         """Return the turn's commands without those that were taken back, and renumber what refers to them."""

@@ -4,16 +4,17 @@
 """
 
 import asyncio
+import logging
 import random
 import sys
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NoReturn, get_type_hints
 
 from outlast.core import commands, limits
-from outlast.core.events import MarkerRecorded, WorkflowExecutionSignaled, WorkflowExecutionStarted
+from outlast.core.events import MarkerRecorded, TimerFired, WorkflowExecutionSignaled, WorkflowExecutionStarted
 from outlast.core.payload import Payload
 from outlast.core.units import MICROSECOND, MILLISECOND, SECOND
 from outlast.sdk import guard
@@ -25,6 +26,7 @@ from outlast.sdk.loop import Abandoned, TimerHandle, WorkflowLoop
 from outlast.sdk.matching import PATCH, REMEDY
 from outlast.sdk.operations import ActivityFuture, Condition, ContinueRequested, Mailbox, Received
 
+LOGGER: Final = logging.getLogger("outlast.workflow")
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 UUID_SALT: Final = "\x1fuuid"  # so that drawing an id does not move the numbers of ``random``
 
@@ -67,6 +69,8 @@ class Verbs:
         self.conditions: list[Condition] = []
         self.mailboxes: dict[str, Mailbox] = {}
         self.markers: deque[MarkerRecorded] = deque()  # recorded by the turn that is replayed
+        self.turn_events: Sequence[tuple[int, Any]] = ()
+        self._ended_now: set[str | int] | None = None
         self._patches: dict[str, bool] = {}
         self._activities_made = 0
         self._timers_made = 0
@@ -152,6 +156,8 @@ class Verbs:
         if future.scheduled_event_id == 0:
             self.issued[future.index] = None
             return True
+        if future.scheduled_event_id in self._ended():
+            return False
         self.canceled[future.activity_id] = future.scheduled_event_id
         self.issue(commands.RequestCancelActivity(activity_id=future.activity_id))
         return False
@@ -180,6 +186,18 @@ class Verbs:
         )
         return f"{self.run_id}:d{place}"
 
+    def _ended(self) -> set[str | int]:
+        """Return the timers and activities whose end is among this turn's events, applied or not.
+
+        The engine has closed them: cancelling them now would be refused.
+        """
+        if self._ended_now is None:
+            self._ended_now = {
+                event.timer_id if type(event) is TimerFired else getattr(event, "scheduled_event_id", 0)
+                for _, event in self.turn_events
+            }
+        return self._ended_now
+
     # Time.
 
     def start(self, handle: TimerHandle, delay: float) -> str:
@@ -200,7 +218,7 @@ class Verbs:
         index = self.started_timers.pop(timer_id, None)
         if index is not None:
             self.issued[index] = None
-        else:
+        elif timer_id not in self._ended():
             self.issue(commands.CancelTimer(timer_id=timer_id))
 
     def now(self) -> float:
@@ -369,15 +387,12 @@ class Verbs:
 
     def lost(self, context: dict[str, Any]) -> None:
         """An error in a task that nobody awaited: logged once, never while replaying."""
-        if self.replaying or self.disposed:
-            return
-        from outlast.sdk import workflow  # noqa: PLC0415 - the logger knows the run by this module
-
         error = context.get("exception")
-        if isinstance(error, BaseException):
-            workflow.logger.warning(
-                "An error in workflow code that nothing awaited: %s", context.get("message"), exc_info=error
-            )
+        if isinstance(error, BaseException) and not self.replaying and not self.disposed:
+            with guard.lifted():
+                LOGGER.warning(
+                    "An error in run %s that nothing awaited: %s", self.run_id, context.get("message"), exc_info=error
+                )
 
 
 def _wake(future: "asyncio.Future[None]") -> None:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator, MutableMapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from random import Random
 from types import TracebackType
 from typing import Any, Final, NoReturn, TypeVar, cast
@@ -15,6 +15,7 @@ from outlast.sdk.definition import TaskDefinition
 from outlast.sdk.durations import Duration, seconds_of
 from outlast.sdk.errors import UnsupportedHere
 from outlast.sdk.runtime import CURRENT
+from outlast.sdk.verbs import EPOCH, LOGGER
 
 T = TypeVar("T")
 
@@ -242,7 +243,7 @@ class WorkflowLogger(logging.LoggerAdapter[logging.Logger]):
             self.logger.log(level, msg, *args, **kwargs)
 
 
-logger: Final = WorkflowLogger(logging.getLogger("outlast.workflow"))
+logger: Final = WorkflowLogger(LOGGER)
 
 _ATTRIBUTES: Final[dict[str, str]] = {
     "id": "workflow_id",
@@ -280,6 +281,4 @@ def _run(what: str) -> Any:
 
 
 def _instant_of(nanos: int) -> datetime:
-    from outlast.sdk.verbs import EPOCH, timedelta  # noqa: PLC0415 - verbs is built on this package's lower modules
-
     return EPOCH + timedelta(microseconds=nanos // 1000)
