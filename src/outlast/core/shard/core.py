@@ -9,7 +9,7 @@ from typing import assert_never
 
 from outlast.core import inputs as i
 from outlast.core.errors import InvariantBroken, Refusal, Unavailable
-from outlast.core.shard import due, loading, matching, runs, tasks, timing, turns
+from outlast.core.shard import attempts, due, enqueue, loading, matching, runs, tasks, timing, turns
 from outlast.core.shard.admitted import Admitted, LeaseEnded, RunOverLimit, TimerDue
 from outlast.core.shard.config import ShardConfig
 from outlast.core.shard.gate import Gate
@@ -245,7 +245,7 @@ class ShardCore:
             case i.StartWorkflows() as request:
                 self._start_all(request, admitted)
             case i.EnqueueTask() as request:
-                shard.answer(ticket, tasks.enqueue(shard, request, namespace=namespace, principal=admitted.principal))
+                shard.answer(ticket, enqueue.enqueue(shard, request, namespace=namespace, principal=admitted.principal))
             case i.EnqueueTasks() as request:
                 self._enqueue_all(request, admitted)
             case i.SignalWorkflow() as request:
@@ -287,13 +287,13 @@ class ShardCore:
             case i.Poll():
                 matching.hold(shard, request, namespace=namespace, ticket=ticket)
             case i.Begin():
-                tasks.begin(shard, request, namespace=namespace, ticket=ticket)
+                attempts.begin(shard, request, namespace=namespace, ticket=ticket)
             case i.Heartbeat():
-                tasks.heartbeat(shard, request, namespace=namespace, ticket=ticket)
+                attempts.heartbeat(shard, request, namespace=namespace, ticket=ticket)
             case i.CompleteTasks():
                 self._complete_all(request, namespace=namespace, ticket=ticket)
             case i.ReturnTasks():
-                tasks.hand_back(shard, request, namespace=namespace)
+                attempts.hand_back(shard, request, namespace=namespace)
                 turns.hand_back(shard, request, namespace=namespace)
                 shard.answer(ticket, i.Accepted())
             case i.CompleteWorkflowTasks():
@@ -310,7 +310,7 @@ class ShardCore:
             case LeaseEnded():
                 task = shard.tasks.get(found.task_id)
                 if task is not None:
-                    tasks.expire(shard, task, lease=found.lease)
+                    attempts.expire(shard, task, lease=found.lease)
             case RunOverLimit():
                 run = shard.runs.get(found.run_id)
                 if run is not None:
@@ -353,7 +353,7 @@ class ShardCore:
         replies: list[i.TaskEnqueuedReply | i.Refused] = []
         for item in request.items:
             try:
-                enqueued = tasks.enqueue(self.shard, item, namespace=admitted.namespace, principal=admitted.principal)
+                enqueued = enqueue.enqueue(self.shard, item, namespace=admitted.namespace, principal=admitted.principal)
                 replies.append(enqueued)
             except Refusal as refusal:
                 replies.append(refused(refusal))
@@ -364,7 +364,7 @@ class ShardCore:
         replies: list[i.Refused | None] = []
         for item in request.items:
             try:
-                tasks.complete(self.shard, item, namespace=namespace)
+                attempts.complete(self.shard, item, namespace=namespace)
                 replies.append(None)
             except Refusal as refusal:
                 replies.append(refused(refusal))

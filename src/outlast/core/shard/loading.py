@@ -8,7 +8,7 @@ older than what has happened meanwhile, so an entity that was written since the 
 from dataclasses import dataclass, field
 
 from outlast.core.inputs import TaskState
-from outlast.core.shard import needs, offers, tasks
+from outlast.core.shard import holding, needs, offers
 from outlast.core.shard.admitted import Admitted
 from outlast.core.shard.gather import run_of, task_of
 from outlast.core.shard.histories import flush_parked
@@ -208,7 +208,7 @@ def adopt(shard: Shard, task: Task) -> Task:
         return known
     shard.tasks[task.task_id] = task
     if task.state is TaskState.LEASED:
-        tasks.hold_lease(shard, task)
+        holding.hold(shard, task)
         task_ids, given = shard.poll_answers.get(task.status.poll_id, ([], []))
         shard.poll_answers[task.status.poll_id] = ([*task_ids, task.task_id], given)
     return task

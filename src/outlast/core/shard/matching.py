@@ -10,8 +10,9 @@ from outlast.core.errors import Busy
 from outlast.core.inputs import Poll, TaskLease, TaskState, TaskToken, Work, WorkflowTask
 from outlast.core.machines.task import SUSPECT_AFTER
 from outlast.core.run import Run
-from outlast.core.shard import offers, tasks, turns
+from outlast.core.shard import attempts, offers, turns
 from outlast.core.shard.fairness import given_out
+from outlast.core.shard.readiness import put_in_window, window_of
 from outlast.core.shard.state import QueueName, Shard, WaitingPoll, WorkerSeen
 from outlast.core.task import Task
 
@@ -55,7 +56,7 @@ def _note_types(shard: Shard, poll: Poll, namespace: str) -> None:
             for name in names:
                 shard.types_seen[namespace, queue, f"{kind}:{name}"] = shard.now
         for name in poll.task_types:
-            tasks.window_of(shard, (namespace, queue, name))
+            window_of(shard, (namespace, queue, name))
     if len(shard.types_seen) > shard.config.window_max:
         shard.types_seen.clear()  # it only serves descriptions; workers poll again within the minute
 
@@ -181,7 +182,7 @@ def look_at_host(shard: Shard, task_id: str) -> None:
         seen.suspect = ""
     task = shard.tasks.get(task_id)
     if task is not None and task.ready:
-        tasks.put_in_window(shard, task)
+        put_in_window(shard, task)
 
 
 def _next_task(shard: Shard, queue: QueueName, poll: Poll) -> Task | None:
@@ -215,7 +216,7 @@ def _stands(shard: Shard, task_id: str, order_key: int) -> bool:
 
 
 def _lease(shard: Shard, task: Task, poll: Poll) -> TaskLease:
-    tasks.lease(shard, task, worker=poll.worker, identity=poll.identity, build=poll.build, poll_id=poll.poll_id)
+    attempts.lease(shard, task, worker=poll.worker, identity=poll.identity, build=poll.build, poll_id=poll.poll_id)
     given_out(shard, task)
     return lease_of(shard, task)
 

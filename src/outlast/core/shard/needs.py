@@ -7,9 +7,9 @@ from outlast.core import inputs as i
 from outlast.core.run import Run
 from outlast.core.shard import dedup
 from outlast.core.shard.admitted import Admitted, LeaseEnded, RunOverLimit, TimerDue
+from outlast.core.shard.enqueue import KEY_SCOPE
 from outlast.core.shard.runs import workflow_id_of
 from outlast.core.shard.state import Shard
-from outlast.core.shard.tasks import KEY_SCOPE
 from outlast.core.shard.turns import tasks_to_cancel
 from outlast.core.shard.why import DESCRIBED_MAX
 from outlast.core.writes import TimerKind

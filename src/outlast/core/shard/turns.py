@@ -27,6 +27,7 @@ from outlast.core.machines import turn as machine
 from outlast.core.run import Run, Turn, refused_turn
 from outlast.core.shard import offers, runs, tasks, timing
 from outlast.core.shard.admitted import RunOverLimit
+from outlast.core.shard.enqueue import add_activity, add_detached
 from outlast.core.shard.histories import append, flush_parked, record
 from outlast.core.shard.outputs import with_events
 from outlast.core.shard.state import Shard
@@ -202,7 +203,7 @@ def _apply(
     for event in decided.events:
         _carry_out(shard, run, event)
     for task_id, command in decided.detached:
-        tasks.add_detached(shard, run, task_id, command)
+        add_detached(shard, run, task_id, command)
     last_event_id = run.next_event_id - 1
     state.last_event_end = last_event_id
     run.tail = []
@@ -234,7 +235,7 @@ def _carry_out(shard: Shard, run: Run, event: e.Event) -> None:
         timing.drop_timer(shard, runs.user_timer(run, event.timer_id, timer.fire_at))
     event_id = run.record(shard.now, event)
     if isinstance(event, e.ActivityTaskScheduled):
-        tasks.add_activity(shard, run, event_id, event)
+        add_activity(shard, run, event_id, event)
     elif isinstance(event, e.TimerStarted):
         timing.set_timer(shard, runs.user_timer(run, event.timer_id, event.fire_at))
 

@@ -1,0 +1,154 @@
+"""Making tasks: standalone ones for clients and workflow code, and the ones of activities."""
+
+import hashlib
+
+import msgspec
+
+from outlast.core import commands as c
+from outlast.core import events as e
+from outlast.core import limits
+from outlast.core.errors import Conflict
+from outlast.core.inputs import EnqueueTask, TaskEnqueuedReply
+from outlast.core.retry import RetryPolicy
+from outlast.core.run import Run
+from outlast.core.shard import dedup
+from outlast.core.shard.readiness import add
+from outlast.core.shard.state import Shard
+from outlast.core.task import Task
+from outlast.core.units import later, operation_id_of
+from outlast.core.writes import TaskSpec, TaskStatus
+
+KEY_SCOPE = "enqueue"
+
+
+def enqueue(shard: Shard, request: EnqueueTask, *, namespace: str, principal: str) -> TaskEnqueuedReply:
+    """Make a standalone task, once for its key.
+
+    Raises:
+        Conflict: the id is taken, or the key was used for another request.
+    """
+    fingerprint = request.fingerprint or fingerprint_of(request)
+    keyed = bool(request.key) and request.key != request.task_id
+    if keyed:
+        row = dedup.find(shard, namespace, KEY_SCOPE, request.key)
+        if row is not None:
+            dedup.same_or_refuse(row, fingerprint)
+            return TaskEnqueuedReply(task_id=row.id, replayed=True)
+    known = shard.tasks.get(request.task_id)
+    if known is not None:
+        return _known_task(known, request, namespace, fingerprint)
+    task = Task(
+        namespace=namespace,
+        task_id=request.task_id,
+        queue=request.queue,
+        type=request.type,
+        build=request.build,
+        enqueued_at=shard.now,
+        principal=principal,
+        identity=request.identity,
+        status=TaskStatus(),
+        spec=_spec_of(shard, request, namespace, fingerprint),
+    )
+    if keyed:
+        dedup.keep(shard, namespace, KEY_SCOPE, request.key, id=task.task_id, fingerprint=fingerprint)
+    add(shard, task, delay=request.delay)
+    return TaskEnqueuedReply(task_id=task.task_id)
+
+
+def _known_task(known: Task, request: EnqueueTask, namespace: str, fingerprint: str) -> TaskEnqueuedReply:
+    same_key = known.namespace == namespace and known.spec.key == request.key and request.key
+    if same_key and known.spec.fingerprint == fingerprint:
+        return TaskEnqueuedReply(task_id=known.task_id, replayed=True)
+    if same_key:
+        raise Conflict(
+            "idempotency_key_reused",
+            f"Key {request.key} made task {known.task_id} with another request.",
+            remedy="Use a new key for a new request.",
+            id=known.task_id,
+        )
+    raise Conflict(
+        "task_already_exists",
+        f"Task {request.task_id} exists and was made by another request.",
+        remedy="Use another id, or none: one is made.",
+    )
+
+
+def _spec_of(shard: Shard, request: EnqueueTask, namespace: str, fingerprint: str) -> TaskSpec:
+    due = later(shard.now, request.delay)
+    start_to_close = request.start_to_close
+    if not start_to_close and not request.schedule_to_close:
+        start_to_close = limits.START_TO_CLOSE
+    return TaskSpec(
+        input=request.input,
+        headers=request.headers,
+        retry=request.retry or RetryPolicy(),
+        start_to_close=start_to_close,
+        heartbeat=request.heartbeat,
+        start_by=later(due, request.schedule_to_start) if request.schedule_to_start else 0,
+        close_by=later(due, request.schedule_to_close) if request.schedule_to_close else 0,
+        priority=request.priority,
+        fairness_key=request.fairness_key,
+        tags=request.tags,
+        operation_id=operation_id_of(namespace, request.task_id, "task"),
+        key=request.key,
+        fingerprint=fingerprint,
+    )
+
+
+def fingerprint_of(request: EnqueueTask) -> str:
+    """Return what tells one enqueue from another under the same key: type, queue and input."""
+    asked = (request.type, request.queue, request.input, request.delay)
+    return hashlib.blake2b(msgspec.msgpack.encode(asked), digest_size=12).hexdigest()
+
+
+def add_activity(shard: Shard, run: Run, event_id: int, event: e.ActivityTaskScheduled) -> None:
+    """Make the task of an activity, in the commit of the event that schedules it."""
+    now = shard.now
+    spec = TaskSpec(
+        input=event.input,
+        headers=event.headers,
+        retry=event.retry,
+        start_to_close=event.start_to_close,
+        heartbeat=event.heartbeat,
+        start_by=later(now, event.schedule_to_start) if event.schedule_to_start else 0,
+        close_by=later(now, event.schedule_to_close) if event.schedule_to_close else 0,
+        priority=event.priority,
+        workflow_id=run.workflow_id,
+        activity_id=event.activity_id,
+        operation_id=event.operation_id,
+        summary=event.summary,
+    )
+    task = Task(
+        namespace=run.namespace,
+        task_id=event.task_id,
+        queue=event.task_queue,
+        type=event.activity_type,
+        enqueued_at=now,
+        run_id=run.run_id,
+        scheduled_event_id=event_id,
+        principal=run.principal,
+        identity=run.identity,
+        status=TaskStatus(),
+        spec=spec,
+    )
+    add(shard, task, delay=0)
+
+
+def add_detached(shard: Shard, run: Run, task_id: str, command: c.EnqueueDetached) -> None:
+    """Make the standalone task that workflow code enqueued."""
+    request = EnqueueTask(
+        task_id=task_id,
+        type=command.task_type,
+        queue=command.task_queue,
+        key=task_id,
+        input=command.input,
+        headers=command.headers,
+        retry=command.retry,
+        delay=command.delay,
+        start_to_close=command.start_to_close,
+        schedule_to_start=command.schedule_to_start,
+        schedule_to_close=command.schedule_to_close,
+        heartbeat=command.heartbeat,
+        priority=command.priority,
+    )
+    enqueue(shard, request, namespace=run.namespace, principal=run.principal)

@@ -1,0 +1,28 @@
+"""Which worker holds what, in memory: counted when a lease begins or is read, until it ends."""
+
+from outlast.core.shard.state import Shard
+from outlast.core.task import Task
+
+
+def hold(shard: Shard, task: Task) -> None:
+    """Keep the running lease of ``task`` in memory: when it ends, and who has how many."""
+    shard.leased += 1
+    seen = shard.workers.get(task.worker)
+    if seen is None:
+        seen = shard.worker(task.worker)
+        seen.seen_at = 0  # only known from its lease
+    seen.leases += 1
+    if task.status.suspect:
+        seen.suspect = task.task_id
+    shard.expire_at(task.expiry(), "lease", task.task_id, task.lease)
+
+
+def unhold(shard: Shard, worker: str, task: Task) -> None:
+    """Note that ``worker`` holds ``task`` no longer."""
+    shard.leased -= 1
+    seen = shard.workers.get(worker)
+    if seen is None:
+        return
+    seen.leases = max(0, seen.leases - 1)
+    if seen.suspect == task.task_id:
+        seen.suspect = ""

@@ -1,0 +1,64 @@
+"""Ready tasks: from being made to standing where pollers find them."""
+
+from outlast.core.inputs import TaskState
+from outlast.core.shard import timing
+from outlast.core.shard.fairness import order_key_of
+from outlast.core.shard.state import Shard, TaskQueue
+from outlast.core.shard.window import Window
+from outlast.core.task import Task
+from outlast.core.units import later
+from outlast.core.writes import TimerKind, TimerRow
+
+
+def add(shard: Shard, task: Task, *, delay: int) -> None:
+    """Take a new task in; it becomes ready now or after ``delay``."""
+    shard.tasks[task.task_id] = task
+    shard.absent.pop(("task", task.task_id), None)
+    shard.count_task(task, None)
+    for kind, at in ((TimerKind.TASK_START_BY, task.spec.start_by), (TimerKind.TASK_CLOSE_BY, task.spec.close_by)):
+        if at:
+            timing.set_timer(shard, task_timer(task, kind, at))
+    task.run_at = later(shard.now, delay)
+    if delay:
+        timing.set_timer(shard, task_timer(task, TimerKind.TASK_DUE, task.run_at))
+        shard.gather.touch_task(task)
+    else:
+        make_ready(shard, task)
+
+
+def task_timer(task: Task, kind: TimerKind, at: int) -> TimerRow:
+    """Return the row of one of a task's timers; it has at most one of each kind."""
+    return TimerRow(at, f"{task.task_id}/{kind.value}", kind.value, task.task_id)
+
+
+def make_ready(shard: Shard, task: Task) -> None:
+    """Let ``task`` be given to a worker from now on."""
+    was = task.state
+    task.state = TaskState.ENQUEUED
+    task.ready = True
+    if task.order_key == 0:
+        task.order_key = order_key_of(shard, task)
+    shard.count_task(task, was)
+    shard.gather.touch_task(task)
+    put_in_window(shard, task)
+
+
+def put_in_window(shard: Shard, task: Task) -> None:
+    """Put a ready task where pollers find it, or leave it to its row if the window does not reach so far."""
+    window = window_of(shard, (task.namespace, task.queue, task.type))
+    if task.in_window or not window.put((task.order_key, task.task_id), task.task_id, number=shard.gather.number):
+        return
+    task.in_window = True
+    shard.hot[task.namespace, task.queue] = None
+    for task_id in window.evict():
+        if (dropped := shard.tasks.get(task_id)) is not None:
+            dropped.in_window = False
+
+
+def window_of(shard: Shard, name: TaskQueue) -> Window[str]:
+    """Return the window on the ready tasks of one (namespace, queue, type)."""
+    window = shard.ready.get(name)
+    if window is None:
+        window = shard.ready[name] = Window(shard.config.window_max, shard.config.window_low)
+        shard.short.append(name)
+    return window
