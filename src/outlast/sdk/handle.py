@@ -1,7 +1,7 @@
 """What enqueue and start give: a name for the thing, its result, and the few words one can say to it."""
 
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar
 
 from outlast.core.errors import Refusal
 from outlast.core.inputs import (
@@ -203,7 +203,7 @@ class WorkflowHandle(Generic[R]):
             run_id=self.run_id,
             name=signal.name,
             request_id=mint(),
-            input=(client.converter.to_payload(value, path=signal.name, declared=cast("Any", signal.type)),),
+            input=(client.converter.to_payload(value, path=signal.name, declared=signal.type),),
             identity=client.identity,
         )
 

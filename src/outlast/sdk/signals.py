@@ -1,6 +1,7 @@
 """A named, typed word that is sent to a run, and the place where its code receives it."""
 
-from typing import Any, Generic, TypeVar, cast
+import builtins
+from typing import Any, Generic, TypeVar, cast, overload
 
 from outlast.sdk.durations import Duration, seconds_of
 from outlast.sdk.errors import UnsupportedHere
@@ -14,9 +15,15 @@ class Signal(Generic[T]):
 
     __slots__ = ("name", "type")
 
-    def __init__(self, name: str, type: type[T] | Any = Any) -> None:
+    @overload
+    def __init__(self: "Signal[Any]", name: str) -> None: ...
+    @overload
+    def __init__(self, name: str, type: builtins.type[T]) -> None: ...
+    @overload
+    def __init__(self: "Signal[Any]", name: str, type: Any) -> None: ...
+    def __init__(self, name: str, type: Any = Any) -> None:
         self.name = name
-        self.type = type
+        self.type: Any = type
 
     async def receive(self, timeout: Duration | None = None) -> T:
         """Return the next signal of this name, in order of arrival, waiting for it if there is none yet.
