@@ -86,6 +86,7 @@ class Node:
         self._open: dict[int, Ticket] = {}
         self._giving: dict[int, Ticket] = {}  # answered by the core; the histories of their turns are being read
         self._tickets = 0
+        self._claims = 0
         self._turn_set = False
         self._wake: Alarm | None = None
         self._wake_at: int | None = None
@@ -110,6 +111,7 @@ class Node:
         """Kill the process."""
         self._disk.crashed(self.process)
         self.process.crash()
+        self._turn_set = False
         self._drop()
 
     def pause(self, span: int) -> None:
@@ -146,17 +148,18 @@ class Node:
         now = self.clock.now()
         lease = self._config.shard_lease
         until = now + lease if lease else 0
-        self.process.after(2 * SECOND, "claim timeout", self._claim_again, self._tickets)
+        self._claims += 1
+        self.process.after(2 * SECOND, "claim timeout", self._claim_again, self._claims)
         self._disk.claim(
             self.process, owner=self.owner, now=now, lease_until=until, done=lambda claim: self._claimed(claim, until)
         )
 
-    def _claim_again(self, tickets: int) -> None:
-        if self.core is None and tickets == self._tickets:
+    def _claim_again(self, claims: int) -> None:
+        if self.core is None and claims == self._claims:
             self._claim()
 
     def _claimed(self, claim: Claim | None, lease_until: int) -> None:
-        self._tickets += 1  # whatever timeout was set for the claim means nothing any more
+        self._claims += 1  # whatever timeout was set for the claim means nothing any more
         if self.core is not None:
             return
         if claim is None:

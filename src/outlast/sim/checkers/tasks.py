@@ -89,7 +89,7 @@ class Tasks:
     def _extended(self, token: Token, until: int) -> None:
         mirror = self._scene.mirror
         row, before = mirror.tasks.get(token[0]), self._promised.get(token, 0)
-        require(until >= before, 24, "heartbeat_shortened_a_lease", f"{token}: {until} after {before}")
+        require(until >= before - 2 * self._scene.config.skew, 24, "heartbeat_shortened_a_lease", f"{token}: {until} after {before}")
         if row is not None and row.lease == token[1] and row.state is TaskState.LEASED:
             deadline = mirror.statuses[token[0]].attempt_deadline
             require(not deadline or until <= deadline, 24, "lease_past_start_to_close", f"{token}: {until} > {deadline}")
@@ -173,6 +173,8 @@ class Tasks:
         slack = 2 * scene.config.skew
         kind = row.outcome.removeprefix("timeout:")
         if kind == "start_to_close":
+            if mirror.statuses[row.task_id].cancel_requested:
+                return  # its time was cut when it was asked to stop
             least = row.started_at + spec.start_to_close
             scene.coverage.hit("start_to_close")
         elif kind == "heartbeat":
