@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.sources import ROOT
+from tests.house.sources import ROOT, modules, text_of
 
 FILES = sorted((ROOT / "requirements").glob("*.txt"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -61,3 +61,15 @@ def test_each_dependency_says_why_it_is_there() -> None:
     entries = [line for line in table.splitlines() if line.lstrip().startswith('"')]
 
     assert [entry for entry in entries if "#" not in entry] == []
+
+
+def test_each_dependency_is_used_by_the_package() -> None:
+    source = "\n".join(text_of(path) for path in modules() if path.parts[0] == "src")
+
+    unused = [
+        name
+        for name in names_in(PROJECT["project"]["dependencies"])
+        if not re.search(rf"\b(import|from) {name.replace('-', '_')}\b|\"{name}\"", source)
+    ]
+
+    assert unused == []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.sources import ROOT, functions_of, lines_with, modules, names_of, text_of, tree_of, words_of
+from tests.house.sources import functions_of, lines_with, modules, names_of, text_of, tree_of, words_of
 
 FUNCTION_LINES_MAX = 70
 MODULE_LINES_MAX = 500
@@ -121,22 +121,3 @@ def test_nothing_in_the_repository_says(pattern: str) -> None:
     found = lines_with(pattern)
 
     assert not found, "\n".join(found)
-
-
-def test_pages_of_the_root_have_no_dead_links() -> None:
-    dead = [
-        f"{page.name}: {target}"
-        for page in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-        if "_build" not in page.parts
-        for target in links_of(page)
-        if not (page.parent / target).exists()
-    ]
-
-    assert not dead, "\n".join(dead)
-
-
-def links_of(page: Path) -> list[str]:
-    """Return the files to which ``page`` links."""
-    parts = page.read_text().split("](")[1:]
-    targets = [part.split(")")[0].split("#")[0] for part in parts]
-    return [target for target in targets if target and "://" not in target and " " not in target]
