@@ -127,7 +127,7 @@ def expire(shard: Shard, task: Task, *, lease: int) -> None:
     """End a lease that has run out; nothing happens if it was answered or extended meanwhile."""
     if task.state is not TaskState.LEASED or task.lease != lease:
         return
-    end = max(task.expiry(), shard.grace_until)
+    end = shard.end_after_stall(task.expiry(), since=task.status.started_at, term=shard.config.task_lease)
     if end > shard.now:
         shard.expire_at(end, "lease", task.task_id, lease)
         return

@@ -51,7 +51,7 @@ class ShardCore:
             gate=Gate(committed=claim.last_number),
             gather=Gather(claim.shard, claim.fence, claim.last_number + 1),
             timers=Window[TimerRow](config.window_max, config.window_low),
-            grace_until=at + config.task_lease,
+            stalled_at=at,
             serve_until=lease_until - config.shard_margin if config.shard_lease else FOREVER,
             counters=dict(claim.counters),
             renew_at=now + config.shard_renew,
@@ -196,7 +196,7 @@ class ShardCore:
         shard = self.shard
         if now - shard.now > shard.config.stall:
             # We were not running. What workers sent meanwhile is still on its way here: grant every lease a fresh term.
-            shard.grace_until = now + shard.config.task_lease
+            shard.stalled_at = now
         shard.now = max(shard.now, now)
 
     def _after(self) -> None:

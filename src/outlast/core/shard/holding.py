@@ -26,3 +26,12 @@ def unhold(shard: Shard, worker: str, task: Task) -> None:
     seen.leases = max(0, seen.leases - 1)
     if seen.suspect == task.task_id:
         seen.suspect = ""
+        _wake_polls(shard)
+    elif seen.suspect and seen.leases == 0:
+        _wake_polls(shard)
+
+
+def _wake_polls(shard: Shard) -> None:
+    """Look at every held poll again: a worker that was kept for a suspect task may take work now."""
+    for queue in shard.polls:
+        shard.hot[queue] = None

@@ -68,7 +68,7 @@ class Shard:
     gate: Gate
     gather: Gather
     timers: Window[TimerRow]
-    grace_until: int  # before it no lease expires (ARCHITECTURE §3)
+    stalled_at: int  # leases from before it have a fresh term from then on (ARCHITECTURE §3)
     serve_until: int  # before it reads may be answered from memory
     outputs: list[Output] = field(default_factory=list[Output])
     in_flight: int = 0  # number of the batch that is being committed, 0 for none
@@ -164,7 +164,13 @@ class Shard:
         else:
             self.workers.move_to_end(name)
         seen.seen_at = self.now
+        while len(self.workers) > self.config.polls_max and not next(iter(self.workers.values())).leases:
+            self.workers.popitem(last=False)
         return seen
+
+    def end_after_stall(self, end: int, *, since: int, term: int) -> int:
+        """Return when something given out at ``since`` ends: at ``end``, or ``term`` after a stall that came between."""
+        return max(end, self.stalled_at + term) if since <= self.stalled_at else end
 
     def waiters_of(self, entity_id: str) -> list[Waiter]:
         """Take out the callers who wait for ``entity_id`` to close."""

@@ -340,7 +340,8 @@ def time_out(shard: Shard, run: Run, *, dispatch: int) -> None:
     turn = run.turn
     if turn is None or turn.dispatch != dispatch:
         return
-    end = max(turn.deadline, shard.grace_until)
+    term = turn.deadline - turn.started_at
+    end = shard.end_after_stall(turn.deadline, since=turn.started_at, term=term)
     if end > shard.now:
         shard.expire_at(end, "turn", run.run_id, dispatch)
         return
