@@ -45,6 +45,7 @@ VERBS: Final = (
             _LISTEN,
             _PORT,
             _ANNOUNCE,
+            _option("--task-lease", metavar="TIME", help="how long a task stays with a silent worker (default: 30s)"),
             _option("--namespaces", metavar="NAMES", help="the namespaces there are, by commas (default: default)"),
         ),
     ),

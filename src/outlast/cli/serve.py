@@ -32,6 +32,7 @@ def flags_of(arguments: Arguments) -> dict[str, str | None]:
         "listen": listen,
         "namespaces": getattr(arguments, "namespaces", None),
         "announce_file": getattr(arguments, "announce_file", None),
+        "task_lease": getattr(arguments, "task_lease", None),
     }
 
 

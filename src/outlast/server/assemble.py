@@ -45,6 +45,7 @@ class Server:
             self._stores,
             namespaces=frozenset(settings.namespaces),
             clock_offset_file=settings.clock_offset_file,
+            config=ShardConfig(task_lease=settings.task_lease),
         )
         self.address = ""
 

@@ -9,6 +9,8 @@ from typing import Final
 import msgspec
 
 from outlast.core.errors import Invalid
+from outlast.core.limits import TASK_LEASE
+from outlast.core.units import HOUR, SECOND
 
 DEFAULT_STORE: Final = "sqlite:///outlast.db"
 DEFAULT_LISTEN: Final = "127.0.0.1:7070"
@@ -33,6 +35,7 @@ TABLE: Final = (
     Setting("announce_file", "--announce-file", "OUTLAST_ANNOUNCE_FILE", "", "A file the address is written to."),
     Setting("token", "--token", "OUTLAST_TOKEN", "", "Bearer token that callers must show.", secret=True),
     Setting("clock_offset_file", "--clock-offset-file", "OUTLAST_CLOCK_OFFSET_FILE", "", "Nanoseconds to shift by; tests."),
+    Setting("task_lease", "--task-lease", "OUTLAST_TASK_LEASE", "30s", "How long a task stays with a silent worker."),
     Setting("server", "--server", "OUTLAST_SERVER", "", "Address of a server, for commands that are clients."),
 )
 
@@ -47,6 +50,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     announce_file: str = ""
     token: str = ""
     clock_offset_file: str = ""
+    task_lease: int = TASK_LEASE  # nanoseconds
 
 
 def read_settings(flags: Mapping[str, str | None], environ: Mapping[str, str]) -> Settings:
@@ -61,6 +65,7 @@ def read_settings(flags: Mapping[str, str | None], environ: Mapping[str, str]) -
         announce_file=value_of("announce_file", flags, environ),
         token=token,
         clock_offset_file=value_of("clock_offset_file", flags, environ),
+        task_lease=_lease(value_of("task_lease", flags, environ)),
     )
     require_safe(settings.host, settings.token)
     if not settings.namespaces:
@@ -93,6 +98,21 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def _lease(text: str) -> int:
+    from outlast.sdk.durations import nanos_of
+    from outlast.sdk.errors import InvalidDuration
+
+    try:
+        span = nanos_of(text, name="--task-lease")
+    except InvalidDuration as error:
+        raise Invalid("invalid_request", error.fact, remedy=error.remedy) from None
+    if not SECOND <= span <= HOUR:
+        raise Invalid(
+            "invalid_request", f'--task-lease is "{text}".', remedy="Give 1s to 1h: a worker renews it each third of that."
+        )
+    return span
 
 
 def _listen(text: str) -> tuple[str, int]:
