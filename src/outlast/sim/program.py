@@ -69,7 +69,7 @@ def draw_spec(chance: Random, span: int) -> Spec:
         spec["schedule_to_start"] = int(chance.uniform(0.05, 4.0) * SECOND)
     if chance.random() < 0.1:
         spec["schedule_to_close"] = int(chance.uniform(0.5, 10.0) * SECOND)
-    if spec["fails"] >= 9 and not spec["attempts"]:
+    if not spec["attempts"] and (spec["fails"] >= 9 or not spec.keys().isdisjoint({"start_to_close", "heartbeat"})):
         spec["attempts"] = 4  # something has to end it
     return spec
 

@@ -31,7 +31,7 @@ class Tasks:
         self._returned: dict[Token, None] = {}
         self._promised: dict[Token, int] = {}  # until when the holder was told that it has the lease
         self._fence_of: dict[Token, Fence] = {}
-        self._verdicts: dict[tuple[Token, bytes], str] = {}
+        self._verdicts: dict[tuple[Token, str], str] = {}
         self._grace: dict[Fence, list[tuple[int, int]]] = {}  # (owner's instant of a fresh start, leases due before it)
 
     # -- what goes in and out --
@@ -64,14 +64,14 @@ class Tasks:
         request = ticket.request
         if isinstance(request, CompleteTasks) and isinstance(reply, CompletionsReply):
             for item, refused in zip(request.items, reply.items, strict=True):
-                self._completion(ticket, (item.token.task_id, item.token.lease), refused.code if refused else "")
+                self._completion((item.token.task_id, item.token.lease), str(item.outcome), refused.code if refused else "")
         elif isinstance(request, Heartbeat) and isinstance(reply, HeartbeatReply):
             for item, answer in zip(request.items, reply.items, strict=True):
                 if answer.action != "stop":
                     self._extended((item.token.task_id, item.token.lease), answer.lease_until)
 
-    def _completion(self, ticket: Ticket, token: Token, code: str) -> None:
-        known = self._verdicts.get((token, b""))
+    def _completion(self, token: Token, outcome: str, code: str) -> None:
+        known = self._verdicts.get((token, outcome))
         row = self._scene.mirror.tasks.get(token[0])
         if known is not None:
             # A recorded failure is forgotten once the next attempt has begun; a lost lease never becomes good again.
@@ -79,12 +79,12 @@ class Tasks:
             require(known == code or forgotten, 23, "completion_answers_differ", f"{token}: {known!r}, then {code!r}")
             if not code:
                 self._scene.coverage.hit("completion_repeated")
-        self._verdicts.setdefault((token, b""), code)
+        self._verdicts.setdefault((token, outcome), code)
         if code:
             return
         require(row is not None, 1, "completion_of_nothing", token)
         ended = any(attempt.lease == token[1] and not attempt.late for attempt in self._attempts(token[0]))
-        require(ended, 1, "completion_acknowledged_early", f"{token} for {type(ticket.request).__name__}")
+        require(ended, 1, "completion_acknowledged_early", token)
 
     def _extended(self, token: Token, until: int) -> None:
         mirror = self._scene.mirror
@@ -116,7 +116,9 @@ class Tasks:
                 self._ended(change, row)
 
     def _moved(self, change: Change, old: TaskRow, new: TaskRow) -> None:
-        require(new.state in EDGES[old.state], 19, "forbidden_move", f"{new.task_id}: {old.state} to {new.state}")
+        # A lease may be given and end within one commit, when that commit is late.
+        before = TaskState.LEASED if new.lease > old.lease and old.state not in TERMINAL else old.state
+        require(new.state in EDGES[before], 19, "forbidden_move", f"{new.task_id}: {old.state} to {new.state}")
         if old.state in TERMINAL:
             require((old.closed_at, old.reason, old.attempt) == (new.closed_at, new.reason, new.attempt), 19,
                     "terminal_state_changed", new.task_id)  # fmt: skip
@@ -183,7 +185,11 @@ class Tasks:
         elif kind in ("schedule_to_close", "schedule_to_start"):
             return
         else:
-            least = max(row.started_at + self._term(spec.start_to_close), self._promised.get(token, 0) - slack)
+            term = self._term(spec.start_to_close)
+            if kind == "returned" and spec.heartbeat:
+                term = min(term, spec.heartbeat)
+            promised = 0 if kind == "returned" else self._promised.get(token, 0) - slack
+            least = max(row.started_at + term, promised)
             scene.coverage.hit("lease_expired")
         require(row.ended_at >= least, 22, "lease_taken_early", f"{token} {row.outcome}: {(least - row.ended_at) / 1e6:.1f} ms")
         if kind == "start_to_close":
