@@ -5,7 +5,7 @@ on the state of things (is it open, was the key used) is decided by the core.
 """
 
 import math
-from typing import Final, TypeVar, assert_never
+from typing import Final, assert_never
 
 import msgspec
 
@@ -37,8 +37,6 @@ from outlast.core.inputs import (
 )
 from outlast.core.payload import size_of
 from outlast.core.retry import RetryPolicy
-
-Item = TypeVar("Item", StartWorkflow, EnqueueTask)
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
@@ -103,13 +101,15 @@ def validate(request: Request) -> None:
             _validate_of_worker(request)
 
 
-def faults_of(items: tuple[Item, ...]) -> dict[int, Invalid | TooLarge]:
+def faults_of(items: tuple[StartWorkflow | EnqueueTask, ...]) -> dict[int, Invalid | TooLarge]:
     """Return what is wrong with the items of a batch, by position; empty when nothing is."""
-    check = _start if items and isinstance(items[0], StartWorkflow) else _enqueue
     faults: dict[int, Invalid | TooLarge] = {}
     for n, item in enumerate(items):
         try:
-            check(item)  # pyright: ignore[reportArgumentType] - the items of one batch are of one kind
+            if isinstance(item, StartWorkflow):
+                _start(item)
+            else:
+                _enqueue(item)
         except (Invalid, TooLarge) as fault:
             faults[n] = fault
     return faults

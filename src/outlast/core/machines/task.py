@@ -67,7 +67,6 @@ def lease(task: Task, *, worker: str, identity: str, build: str, poll_id: str, n
     task.attempt += 1
     task.lease += 1
     task.worker = worker
-    task.lease_until = later(now, span)
     status.started_at = now
     status.begun = False
     status.build = build
@@ -76,6 +75,7 @@ def lease(task: Task, *, worker: str, identity: str, build: str, poll_id: str, n
     status.suspect = status.lost_in_a_row >= SUSPECT_AFTER
     status.attempt_deadline = later(now, task.spec.start_to_close) if task.spec.start_to_close else 0
     status.heartbeat_deadline = later(now, task.spec.heartbeat) if task.spec.heartbeat else 0
+    task.lease_until = min(later(now, span), status.attempt_deadline or FOREVER)
     status.lease_written = task.lease_until
 
 

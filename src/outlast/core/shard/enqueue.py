@@ -34,9 +34,11 @@ def enqueue(shard: Shard, request: EnqueueTask, *, namespace: str, principal: st
         if row is not None:
             dedup.same_or_refuse(row, fingerprint)
             return TaskEnqueuedReply(task_id=row.id, replayed=True)
-    known = shard.tasks.get(request.task_id)
-    if known is not None:
-        return _known_task(known, request, namespace, fingerprint)
+    for known_id in (request.key, request.task_id):
+        # A task whose id is its key keeps no row for the key: it is looked up by it.
+        known = shard.tasks.get(known_id)
+        if known is not None and (known_id == request.task_id or known.spec.key == request.key):
+            return _known_task(known, request, namespace, fingerprint)
     task = Task(
         namespace=namespace,
         task_id=request.task_id,

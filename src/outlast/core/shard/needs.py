@@ -78,7 +78,7 @@ def _of_start(shard: Shard, namespace: str, request: i.StartWorkflow) -> list[Ke
 
 def _of_enqueue(namespace: str, request: i.EnqueueTask) -> list[Key]:
     if request.key and request.key != request.task_id:
-        return [("task", request.task_id), ("dedup", namespace, KEY_SCOPE, request.key)]
+        return [("task", request.task_id), ("task", request.key), ("dedup", namespace, KEY_SCOPE, request.key)]
     return [("task", request.task_id)]
 
 
