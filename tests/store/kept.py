@@ -20,22 +20,22 @@ class Kept:
 
     def __init__(self, make: Callable[[], Store]) -> None:
         self._make = make
-        self._runner = asyncio.Runner()
+        self._loop = asyncio.new_event_loop()
         self.store = make()
         self.fence = Fence(0, 0)
         self.number = 0
-        self._runner.run(self.store.open())
+        self.run(self.store.open())
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.run(self.store.close())
-        self._runner.close()
+        self._loop.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Return what ``work`` gives."""
-        return self._runner.run(work)
+        return self._loop.run_until_complete(work)
 
     def claim(self, owner: str = "a", *, now: int = 1, lease_until: int = 0) -> Claim:
         """Take the shard over and remember its fence and number."""

@@ -147,7 +147,9 @@ def test_two_rows_of_one_batch_that_clash_leave_it_out(kept: Kept, rows: tuple[R
     assert not any(is_there(kept))
 
 
-@pytest.mark.parametrize("row", [run_row(), task_row(), run_row(closed_at=5, status="completed")], ids=["run", "task", "closed"])
+@pytest.mark.parametrize(
+    "row", [run_row(), task_row(), run_row(closed_at=5, status="completed")], ids=["run", "task", "closed"]
+)
 def test_a_move_of_what_is_not_stored_leaves_the_whole_batch_out(kept: Kept, row: Row) -> None:
     batch = kept.next_batch(*ONE_OF_EACH)
     moved = kept.next_batch(row, new=False)

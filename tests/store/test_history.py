@@ -109,7 +109,9 @@ def test_what_does_not_compress_costs_five_bytes() -> None:
     assert len(pack(blob)) == 5_005
 
 
-@pytest.mark.parametrize("stored", [b"", b"\x01", b"\x01abc", b"\x07" + pack(b"data")[1:], pack(b"again " * 1_000)[:-1]])
+@pytest.mark.parametrize(
+    "stored", [b"", b"\x01", b"\x01abc", b"\x07" + pack(b"data")[1:], pack(b"again " * 1_000)[:-1]]
+)
 def test_a_stored_blob_that_is_damaged_is_refused(stored: bytes) -> None:
     with pytest.raises(StoreError) as caught:
         unpack(stored)

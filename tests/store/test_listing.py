@@ -9,15 +9,17 @@ from outlast.store.base import RunFilter, TaskFilter
 from tests.store.kept import Kept
 from tests.store.rows import run_row, task_row
 
+IN_DEFAULT: dict[str, Any] = {"namespace": "default"}
+
 
 def run_ids(kept: Kept, **wanted: Any) -> list[str]:
     """Return the ids of runs in "default" that match."""
-    return [row.run_id for row in kept.run(kept.store.list_runs(RunFilter(**{"namespace": "default", **wanted})))]
+    return [row.run_id for row in kept.run(kept.store.list_runs(RunFilter(**(IN_DEFAULT | wanted))))]
 
 
 def task_ids(kept: Kept, **wanted: Any) -> list[str]:
     """Return the ids of tasks in "default" that match."""
-    return [row.task_id for row in kept.run(kept.store.list_tasks(TaskFilter(**{"namespace": "default", **wanted})))]
+    return [row.task_id for row in kept.run(kept.store.list_tasks(TaskFilter(**(IN_DEFAULT | wanted))))]
 
 
 @pytest.fixture

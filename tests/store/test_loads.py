@@ -180,7 +180,9 @@ def test_an_unknown_queue_has_no_ready_tasks(kept: Kept) -> None:
 
 
 def test_ready_tasks_come_whole(kept: Kept) -> None:
-    task = ready_task("a", 3, build="v1", attempt=2, lease=4, principal="p", run_id="r", scheduled_event_id=5, extra=b"e")
+    task = ready_task(
+        "a", 3, build="v1", attempt=2, lease=4, principal="p", run_id="r", scheduled_event_id=5, extra=b"e"
+    )
     kept.write(task)
 
     load = LoadReadyTasks(namespace="default", queue="main", type="send", after=(LEAST, ""), limit=1)

@@ -1,0 +1,239 @@
+"""The same operations on every store give the same answers: 200 lists of operations drawn from seeds."""
+
+import random
+from collections.abc import Callable
+from copy import copy
+from pathlib import Path
+
+import pytest
+
+from outlast.core.inputs import TaskState
+from outlast.core.units import Fence
+from outlast.core.writes import (
+    Batch,
+    CommitOutcome,
+    LoadKeys,
+    LoadLeasedTasks,
+    LoadReadyRuns,
+    LoadReadyTasks,
+    LoadTimers,
+    RunRow,
+    TaskRow,
+)
+from outlast.store.base import RunFilter, StoreError, TaskFilter
+from outlast.store.memory.store import MemoryStore
+from outlast.store.sqlite.store import SqliteStore
+from tests.store.kept import Kept
+from tests.store.rows import attempt, dedup, page, parked, run_row, task_row, timer
+
+LISTS_A_SEED = 10
+OPERATIONS = 15
+IDS = 12  # few, so that operations meet
+
+
+class Pair:
+    """Two stores that are told the same, and asked whether they agree."""
+
+    def __init__(self, stores: tuple[Kept, Kept], chance: random.Random) -> None:
+        self.stores = stores
+        self.chance = chance
+        self.runs: dict[str, RunRow] = {}
+        self.tasks: dict[str, TaskRow] = {}
+        self.opened = 0
+        self.pages: dict[str, int] = {}
+        self.attempts: set[tuple[str, int]] = set()
+
+    def id(self, kind: str) -> str:
+        return f"{kind}-{self.chance.randrange(IDS)}"
+
+    def draw_batch(self) -> Batch:
+        """Return a batch that is mostly right, and in one of ten cases is not."""
+        chance = self.chance
+        number = self.stores[0].number + (1 if chance.random() < 0.95 else chance.choice([0, 2]))
+        fence = self.stores[0].fence if chance.random() < 0.95 else Fence(1, chance.randrange(4))
+        batch = Batch(0, fence, number, chance.randrange(1_000))
+        for _ in range(chance.randrange(12)):
+            chance.choice(DRAWS)(self, batch)
+        if chance.random() < 0.05:
+            batch.lease_until = chance.randrange(1_000)
+        return batch
+
+    def draw_run(self, batch: Batch) -> None:
+        chance, run_id = self.chance, self.id("run")
+        stored = self.runs.get(run_id)
+        is_new = (stored is None) != (chance.random() < 0.02)
+        self.opened += 1
+        row = run_row(
+            run_id,
+            workflow_id=self.id("workflow") if stored is None else stored.workflow_id,
+            opened_no=self.opened,
+            namespace=chance.choice(["default", "other"]),
+            type=chance.choice(["Order", "Mail"]),
+            started_at=chance.randrange(20),
+            ready_at=chance.choice([0, 0, chance.randrange(1, 9)]),
+            state=chance.randbytes(chance.randrange(9)),
+            fixed=b"" if stored is not None else chance.randbytes(3),
+        )
+        if chance.random() < 0.5:
+            row.closed_at, row.status, row.ready_at = 9, chance.choice(["completed", "failed"]), 0
+        if stored is not None and stored.closed_at:
+            row.closed_at, row.status = stored.closed_at, stored.status
+        batch.runs[run_id] = row
+        (batch.new_runs.add if is_new else batch.new_runs.discard)(run_id)
+
+    def draw_task(self, batch: Batch) -> None:
+        chance, task_id = self.chance, self.id("task")
+        is_new = (task_id not in self.tasks) != (chance.random() < 0.02)
+        state = chance.choice(list(TaskState))
+        batch.tasks[task_id] = task_row(
+            task_id,
+            namespace=chance.choice(["default", "other"]),
+            queue=chance.choice(["main", "slow"]),
+            state=state,
+            ready=int(state is TaskState.ENQUEUED and chance.random() < 0.8),
+            order_key=chance.randrange(-5, 5),
+            enqueued_at=chance.randrange(20),
+            run_id=chance.choice(["", "", task_id.split(":")[0]]),
+            status=chance.randbytes(3),
+        )
+        (batch.new_tasks.add if is_new else batch.new_tasks.discard)(task_id)
+
+    def draw_page(self, batch: Batch) -> None:
+        run_id = self.id("run")
+        if any(row.run_id == run_id for row in batch.history):
+            return
+        count = self.chance.randrange(1, 5)
+        first = self.pages.get(run_id, 1) if self.chance.random() < 0.98 else 1
+        batch.history.append(page(run_id, first, count, self.chance.randbytes(self.chance.choice([3, 2_000]))))
+
+    def draw_parked(self, batch: Batch) -> None:
+        run_id = self.id("run")
+        if self.chance.random() < 0.4:
+            batch.unparked[run_id] = None
+        batch.parked.append(parked(self.chance.randrange(1_000), run_id, self.chance.randbytes(4)))
+
+    def draw_attempt(self, batch: Batch) -> None:
+        late = self.chance.randrange(2)
+        batch.attempts.append(attempt(self.id("task"), self.chance.randrange(500), late=late))
+
+    def draw_timer(self, batch: Batch) -> None:
+        key = (self.chance.randrange(8), self.id("timer"))
+        if self.chance.random() < 0.4:
+            batch.dropped_timers[key] = None
+        else:
+            batch.timers[key] = timer(*key, kind=self.chance.choice(["run_timer", "task_due"]))
+
+    def draw_dedup(self, batch: Batch) -> None:
+        row = dedup(self.id("key"), period=self.chance.randrange(5), id=self.id("run"))
+        batch.dedup[row.namespace, row.scope, row.key] = row
+
+    def draw_counter(self, batch: Batch) -> None:
+        batch.counters["default", self.id("counter")] = self.chance.randrange(100)
+        batch.received[self.chance.randrange(3), 1] = self.chance.randrange(100)
+
+    def commit(self) -> None:
+        batch = self.draw_batch()
+        outcomes = [kept.commit(batch) for kept in self.stores]
+        assert outcomes[0] == outcomes[1], [getattr(kept.store, "last_fault", "") for kept in self.stores]
+        if outcomes[0] is not CommitOutcome.DONE:
+            return
+        for run_id, row in batch.runs.items():
+            self.runs[run_id] = row if run_id in batch.new_runs else self.moved(row)
+        self.tasks |= batch.tasks
+        for row in batch.history:
+            self.pages[row.run_id] = max(self.pages.get(row.run_id, 1), row.first_event_id + row.count)
+
+    def moved(self, row: RunRow) -> RunRow:
+        kept = copy(row)
+        kept.workflow_id = self.runs[row.run_id].workflow_id
+        return kept
+
+    def claim(self) -> None:
+        owner, now = self.chance.choice("abc"), self.chance.randrange(1_000)
+        until = self.chance.choice([0, now + self.chance.randrange(100)])
+        answers: list[object] = []
+        for kept in self.stores:
+            try:
+                answers.append(kept.claim(owner, now=now, lease_until=until))
+            except StoreError as error:
+                answers.append((error.code, error.fact))
+        assert answers[0] == answers[1]
+
+    def release(self) -> None:
+        for kept in self.stores:
+            kept.run(kept.store.release(kept.fence))
+
+    def forget(self) -> None:
+        before = self.chance.randrange(5)
+        forgotten = [kept.run(kept.store.forget_dedup(before_period=before)) for kept in self.stores]
+        assert forgotten[0] == forgotten[1]
+
+    def reopen(self) -> None:
+        for kept in self.stores:
+            kept.reopen()
+
+    def compare(self) -> None:
+        """Ask both for everything, in pages of a drawn size."""
+        limit = self.chance.choice([1, 2, 5, 100])
+        loads = [
+            LoadKeys(
+                workflows=tuple(("default", self.id("workflow")) for _ in range(4)),
+                runs=tuple(self.id("run") for _ in range(6)),
+                tasks=tuple(self.id("task") for _ in range(6)),
+                dedup=tuple(("default", "start", self.id("key")) for _ in range(4)),
+            ),
+            LoadReadyTasks(
+                namespace=self.chance.choice(["default", "other"]), queue="main", type="send",
+                after=(self.chance.randrange(-6, 5), self.id("task")), limit=limit,
+            ),
+            LoadTimers(after=(self.chance.randrange(8), self.id("timer")), limit=limit),
+            LoadReadyRuns(after=(self.chance.randrange(9), self.id("run")), limit=limit),
+            LoadLeasedTasks(after=self.chance.choice(["", self.id("task")]), limit=limit),
+        ]  # fmt: skip
+        for load in loads:
+            pages = [kept.load(load) for kept in self.stores]
+            assert pages[0] == pages[1], load
+        self.compare_reads(limit)
+
+    def compare_reads(self, limit: int) -> None:
+        run_id, first, most = self.id("run"), self.chance.randrange(-1, 30), self.chance.randrange(20)
+        before = self.chance.choice([None, (self.chance.randrange(20), self.id("run"))])
+        state = self.chance.choice(["", *TaskState])
+        task_id = self.id("task")
+        answers: list[object] = []
+        for kept in self.stores:
+            store, run = kept.store, kept.run
+            status = "" if limit % 2 else "failed"
+            answers.append((
+                run(store.read_history(run_id, first_event_id=first, events_max=most)),
+                run(store.read_attempts(task_id)),
+                run(store.list_runs(RunFilter(namespace="default", status=status, before=before, limit=limit))),
+                run(store.list_tasks(TaskFilter(namespace="other", state=state, before=before, limit=limit))),
+            ))  # fmt: skip
+        assert answers[0] == answers[1]
+
+
+DRAWS: list[Callable[[Pair, Batch], None]] = [
+    Pair.draw_run, Pair.draw_run, Pair.draw_task, Pair.draw_task, Pair.draw_page, Pair.draw_parked, Pair.draw_attempt,
+    Pair.draw_timer, Pair.draw_timer, Pair.draw_dedup, Pair.draw_counter,
+]  # fmt: skip
+OPERATION_KINDS: list[Callable[[Pair], None]] = [
+    *[Pair.commit] * 40, *[Pair.claim] * 3, Pair.release, Pair.forget, Pair.reopen,
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_stores_agree_after_every_operation_of(seed: int, tmp_path: Path) -> None:
+    memory = MemoryStore()
+    with (
+        Kept(lambda: memory) as one,
+        Kept(lambda: SqliteStore(tmp_path / "shard.db", synchronous="OFF", allow_network_disk=True)) as other,
+    ):
+        pair = Pair((one, other), random.Random(seed))
+        pair.claim()
+        for _ in range(LISTS_A_SEED * OPERATIONS):
+            pair.chance.choice(OPERATION_KINDS)(pair)
+            pair.compare()
+
+        assert one.number > LISTS_A_SEED * OPERATIONS // 3
