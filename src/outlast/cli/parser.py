@@ -1,6 +1,7 @@
 """The verbs: a table for the parser, and the one door at which every error becomes a line and an exit code."""
 
 import argparse
+import io
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -129,7 +130,7 @@ class _Parser(argparse.ArgumentParser):
 def run(argv: list[str]) -> int:
     """Parse ``argv``, run the verb, and return the exit code."""
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a sign shows a question mark
     argv = [ALIASES.get(word, word) if n == 1 else word for n, word in enumerate(argv)]
     words, rest = _words_of(argv)

@@ -1,7 +1,7 @@
 """Where a command looks: a server, the engine that has the file, or the file itself when nothing runs."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Protocol
 
@@ -110,7 +110,7 @@ class Direct:
 
 
 @asynccontextmanager
-async def reached(arguments: Arguments) -> AsyncIterator[Look]:
+async def reached(arguments: Arguments) -> AsyncGenerator[Look]:
     """Give what the arguments name: --server, else --store, else the environment, else ./outlast.db."""
     if arguments.server and arguments.store:
         raise Invalid("invalid_request", "Both --server and --store are given.", remedy="Give one of them.")

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from types import FrameType
 from typing import Any, Final, TypeVar
 
 Result = TypeVar("Result")
@@ -39,8 +40,15 @@ async def until_told(loop: asyncio.AbstractEventLoop) -> None:
         try:
             loop.add_signal_handler(number, tell)
         except NotImplementedError:  # a platform whose loops take no signals
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(tell))
+            signal.signal(number, _teller(loop, tell))
     await told.wait()
+
+
+def _teller(loop: asyncio.AbstractEventLoop, tell: Callable[[], None]) -> Callable[[int, FrameType | None], None]:
+    def hear(_number: int, _frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(tell)
+
+    return hear
 
 
 def run_fast(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:

@@ -1,5 +1,6 @@
 """Spans, instants and tables for people."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -43,7 +44,7 @@ def clean(text: str) -> str:
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
-def table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """Return rows in columns; each cell on one line."""
     cells = [heads, *(tuple(clean(cell) for cell in row) for row in rows)]
     widths = [max(len(row[n]) for row in cells) for n in range(len(heads))]

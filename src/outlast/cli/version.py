@@ -1,7 +1,8 @@
 """``outlast version``."""
 
 import sys
-from importlib.metadata import PackageNotFoundError, version as version_of
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
 
 from outlast.cli.exits import DONE
 from outlast.cli.parser import Arguments

@@ -135,8 +135,8 @@ def _told(info: WorkflowInfo, events: list[Recorded], steps: list[Step], *, raw:
     if info.failure is not None:
         lines.append(f"  failure  {clean(f'{info.failure.type}: {info.failure.message}')}")
     if raw:
-        rows = [(str(id), instant(at), type(event).__name__, _fields(event)) for id, at, event in events]
-        return "\n".join(lines) + "\n\n" + table(("EVENT", "AT", "KIND", "FIELDS"), rows)
+        told = [(str(id), instant(at), type(event).__name__, _fields(event)) for id, at, event in events]
+        return "\n".join(lines) + "\n\n" + table(("EVENT", "AT", "KIND", "FIELDS"), told)
     rows = [_row(step, info) for step in steps]
     return "\n".join(lines) + "\n\n" + table(("STEP", "", "STATE", "ATTEMPT", "TOOK", ""), rows)
 
@@ -189,7 +189,7 @@ def _fields(event: Event) -> str:
 def _short(value: Any) -> str:
     if isinstance(value, tuple) and value and isinstance(value[0], Payload):
         return "[" + ", ".join(_payload(item) for item in value) + "]"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    text = str(value)
+    text: str = repr(value)
     return text if len(text) <= 60 else text[:57] + "…"  # noqa: PLR2004 - a line of a terminal
 
 

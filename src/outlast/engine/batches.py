@@ -1,7 +1,5 @@
 """One bad item of a batch refuses only itself: the rest goes on, and the answers are put together again."""
 
-from typing import TypeVar
-
 import msgspec
 
 from outlast.core.inputs import (
@@ -16,7 +14,7 @@ from outlast.core.inputs import (
 )
 from outlast.engine.ticket import Ticket
 
-Batch = TypeVar("Batch", StartWorkflows, EnqueueTasks, CompleteTasks)
+Batch = StartWorkflows | EnqueueTasks | CompleteTasks
 
 
 class PartTicket:

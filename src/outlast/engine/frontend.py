@@ -138,21 +138,28 @@ class Engine:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def submit(self, request: Request, *, namespace: str, principal: str) -> "asyncio.Future[Reply]":
-        """Return what will hold the reply; a refusal is a reply too. Cancel it, then call ``forget``, to go away."""
-        future: asyncio.Future[Reply] = self.loop.create_future()
-        self.post(FutureTicket(future), request, namespace=namespace, principal=principal)
-        return future
-
-    async def ask(self, request: Request, *, namespace: str, principal: str) -> Reply:
-        """Return the reply. A caller that is cancelled is forgotten; leases it would have got are handed back."""
-        ticket = FutureTicket(self.loop.create_future())
+    def submit(self, request: Request, *, namespace: str, principal: str) -> FutureTicket:
+        """Take ``request`` in now; its ``future`` will hold the reply. A refusal is a reply too."""
+        ticket = FutureTicket(self.loop.create_future(), request, namespace)
         self.post(ticket, request, namespace=namespace, principal=principal)
+        return ticket
+
+    async def reply_to(self, ticket: FutureTicket) -> Reply:
+        """Return the reply. A caller that is cancelled is forgotten; leases it would have got are handed back."""
         try:
             return await ticket.future
         except asyncio.CancelledError:
             self._shell.forget(ticket)
+            self._undelivered(ticket)
             raise
+
+    def _undelivered(self, ticket: FutureTicket) -> None:
+        """Hand back leases in a reply that was there when its caller went away."""
+        future, request = ticket.future, ticket.request
+        if future.done() and not future.cancelled() and isinstance(request, Poll):
+            work = future.result()
+            if isinstance(work, Work):
+                self._shell.give_back(work, request.worker, namespace=ticket.namespace)
 
     def post(self, ticket: Ticket, request: Request, *, namespace: str, principal: str) -> None:
         """Take ``request`` in; ``ticket`` is settled with the reply, at once when it is refused at the door."""
@@ -167,10 +174,10 @@ class Engine:
             validate(request)
             if isinstance(request, StartWorkflows | EnqueueTasks):
                 faults = faults_of(request.items)
-                if faults:
-                    ticket, request = part_of(ticket, request, {n: refused(fault) for n, fault in faults.items()})
-                    if request is None:
-                        return
+                ticket, left = part_of(ticket, request, {n: refused(fault) for n, fault in faults.items()})
+                if left is None:
+                    return
+                request = left
             if size > limits.PAYLOAD_INLINE_BYTES_MAX and has_big(request):
                 self._spawn(self._post_big(ticket, request, namespace, principal), "big-payloads")
                 return

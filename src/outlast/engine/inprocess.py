@@ -4,8 +4,10 @@ Many calls share one wake-up of the engine's loop, and their replies share one w
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from outlast.core.errors import Unavailable
@@ -72,6 +74,10 @@ class _Port:
         call.gone = True
         self._gone.append(call)
         self._wake_engine()
+        future = call.future
+        if future.done() and not future.cancelled() and future.exception() is None:
+            # The reply was there when its caller went away.
+            self._return(call, future.result())
 
     def _deliver(self) -> None:
         self._woken = False
@@ -80,14 +86,16 @@ class _Port:
             call, reply = answered.popleft()
             if not call.future.done():
                 call.future.set_result(reply)
-            elif isinstance(reply, Work) and isinstance(call.request, Poll):
-                self._run_on_engine(reply, call.request.worker)
+            else:
+                self._return(call, reply)
 
-    def _run_on_engine(self, work: Work, worker: str) -> None:
-        def give_back() -> None:
-            self._engine.give_back(work, worker, namespace=self._namespace)
-
-        if not self._engine.loop.is_closed():
+    def _return(self, call: _Call, reply: Reply) -> None:
+        """Hand leases back that came too late."""
+        request = call.request
+        if not isinstance(reply, Work) or not isinstance(request, Poll):
+            return
+        give_back = partial(self._engine.give_back, reply, request.worker, namespace=self._namespace)
+        with contextlib.suppress(RuntimeError):  # the engine's loop is closed
             self._engine.loop.call_soon_threadsafe(give_back)
 
     def _wake_engine(self) -> None:

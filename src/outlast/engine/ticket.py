@@ -3,7 +3,7 @@
 import asyncio
 from typing import Protocol
 
-from outlast.core.inputs import Reply
+from outlast.core.inputs import Reply, Request
 
 
 class Ticket(Protocol):
@@ -22,10 +22,12 @@ class Ticket(Protocol):
 class FutureTicket:
     """A caller on the engine's own loop."""
 
-    __slots__ = ("future",)
+    __slots__ = ("future", "namespace", "request")
 
-    def __init__(self, future: "asyncio.Future[Reply]") -> None:
+    def __init__(self, future: "asyncio.Future[Reply]", request: Request, namespace: str) -> None:
         self.future = future
+        self.request = request
+        self.namespace = namespace
 
     @property
     def gone(self) -> bool:

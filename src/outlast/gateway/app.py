@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from outlast.core.errors import Denied, Invalid, NotFound, Refusal
+from outlast.core.errors import Invalid, NotFound, Refusal
 from outlast.core.inputs import Refused
 from outlast.engine.frontend import Engine
 from outlast.gateway.auth import Gate

@@ -12,6 +12,7 @@ from outlast.core import limits
 from outlast.core.errors import Invalid, TooLarge
 from outlast.core.inputs import Reply, Request
 from outlast.engine.frontend import Engine
+from outlast.engine.ticket import FutureTicket
 from outlast.protocol.wire import JSON, MSGPACK
 
 Scope = MutableMapping[str, Any]
@@ -48,19 +49,28 @@ class Exchange:
     receive: Receive
     params: Mapping[str, str] = field(default_factory=dict[str, str])
 
+    def submit(self, request: Request) -> FutureTicket:
+        """Hand ``request`` to the engine now, in the order of the calls."""
+        return self.engine.submit(request, namespace=self.namespace, principal=self.principal)
+
     async def ask(self, request: Request) -> Reply:
         """Return the engine's reply."""
-        return await self.engine.ask(request, namespace=self.namespace, principal=self.principal)
+        return await self.engine.reply_to(self.submit(request))
 
-    async def ask_while_connected(self, request: Request) -> Reply:
-        """Return the engine's reply to a request that may be held. Raises CallerGone when the connection closes first."""
-        asking = asyncio.ensure_future(self.ask(request))
+    async def while_connected(self, ticket: FutureTicket, *, wait: float | None = None) -> Reply | None:
+        """Return the reply to a request that may be held; None when it did not come within ``wait`` seconds.
+
+        Raises CallerGone when the connection closes first.
+        """
+        asking = asyncio.ensure_future(self.engine.reply_to(ticket))
         watching = asyncio.ensure_future(self._closed())
         try:
-            await asyncio.wait({asking, watching}, return_when=asyncio.FIRST_COMPLETED)
-            if asking.done():
-                return asking.result()
-            raise CallerGone
+            await asyncio.wait({asking, watching}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+            if ticket.future.done():
+                return ticket.future.result()
+            if watching.done():
+                raise CallerGone
+            return None
         finally:
             watching.cancel()
             if not asking.done():

@@ -1,6 +1,5 @@
 """What the REST handlers share: the body parsed, the reply expected, the answer written."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
@@ -38,13 +37,18 @@ async def expect(exchange: Exchange, request: Request, kind: type[Wanted]) -> Wa
     return checked(await exchange.ask(request), kind)
 
 
-async def within(exchange: Exchange, request: Request, kind: type[Wanted], wait: float) -> Wanted | None:
-    """Return the reply to a request that is held, or None when it did not come within ``wait`` seconds."""
-    try:
-        async with asyncio.timeout(wait):
-            return checked(await exchange.ask_while_connected(request), kind)
-    except TimeoutError:
-        return None
+async def within(
+    exchange: Exchange, request: Request, probe: Request, kind: type[Wanted], wait: float
+) -> Wanted | None:
+    """Return the reply to a request that is held, or None when it did not come within ``wait`` seconds.
+
+    ``probe`` asks about the same thing and is answered at once, after ``request`` if that can be answered: so an outcome
+    that is there is given also without waiting.
+    """
+    ticket = exchange.submit(request)
+    await exchange.ask(probe)
+    reply = await exchange.while_connected(ticket, wait=wait)
+    return None if reply is None else checked(reply, kind)
 
 
 def checked(reply: Reply, kind: type[Wanted]) -> Wanted:

@@ -219,7 +219,7 @@ class _Line:
         calls = [(raw, future) for raw, future in calls if not future.done()]
         try:
             if len(calls) == 1:
-                replies = (decode_reply_or_lose(await self._post(CALL_PATH, bytes(calls[0][0]), ANSWER_TIMEOUT)),)
+                replies: tuple[Reply, ...] = (decode_reply_or_lose(await self._post(CALL_PATH, bytes(calls[0][0]), ANSWER_TIMEOUT)),)
             elif calls:
                 body = await self._post(CALLS_PATH, encode(tuple(raw for raw, _ in calls)), ANSWER_TIMEOUT)
                 replies = decode_replies_or_lose(body, len(calls))

@@ -69,8 +69,7 @@ def start(
                 raise
             locked = error
         else:
-            transport = InProcessTransport(running.engine, namespace=namespace)
-            return EmbeddedEngine(transport, lambda: running.address, running.stop)
+            return _owner(running, namespace)
         if address := holder_of(stores.path):
             return _client(address, namespace, stores.path)
         if time.monotonic() > ends:
@@ -175,6 +174,11 @@ def _load_listener() -> Callable[[Engine], Any]:
     from outlast.server.listener import Listener, bind
 
     return lambda engine: Listener(Gateway(engine), bind("127.0.0.1", 0))
+
+
+def _owner(running: EngineThread, namespace: str) -> EmbeddedEngine:
+    transport = InProcessTransport(running.engine, namespace=namespace)
+    return EmbeddedEngine(transport, lambda: running.address, running.stop)
 
 
 def _client(address: str, namespace: str, path: str) -> EmbeddedEngine:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any, Final
 
 from outlast.core.errors import Unavailable
@@ -47,7 +47,7 @@ class Listener:
 
         class Quiet(uvicorn.Server):
             @contextlib.contextmanager
-            def capture_signals(self) -> Iterator[None]:
+            def capture_signals(self) -> Generator[None]:
                 # Signals are the program's, not the listener's.
                 yield
 
@@ -72,7 +72,7 @@ class Listener:
         """Begin to serve; returns when connections are taken."""
         self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]), name="http-listener")
         while not self._server.started and not self._task.done():
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.001)  # noqa: ASYNC110 - uvicorn has a mark and no event
         if self._task.done():
             self._task.result()
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 import apsw
 
@@ -11,6 +11,7 @@ from outlast.core.writes import AttemptRow, HistoryRow, Load, Page, RunRow, Task
 from outlast.store.base import RunFilter, StoreError, TaskFilter
 from outlast.store.migrate import migrations_in
 from outlast.store.sqlite import opening, reading
+from outlast.store.sqlite.connection import Connection
 
 BUSY_MILLISECONDS: Final = 5_000
 
@@ -30,7 +31,10 @@ class ReadOnlyStore:
             )
         self._path = path
         try:
-            self._connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+            opened = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+            opened.set_busy_timeout(BUSY_MILLISECONDS)
+            # apsw's stubs and the store's own protocol of it differ in one member that is not used.
+            self._connection = cast("Connection", opened)
         except apsw.Error as error:
             raise opening.said(error, path) from error
         try:
@@ -71,7 +75,6 @@ class ReadOnlyStore:
         return self._read(lambda connection: reading.list_tasks(connection, filter))
 
     def _check(self) -> None:
-        self._connection.set_busy_timeout(BUSY_MILLISECONDS)
         applied = opening.Schema(self._connection, self._path).applied()
         if not applied:
             raise StoreError("store_damaged", f"{self._path} holds no store of Outlast.", remedy="Name another file.")
@@ -83,7 +86,7 @@ class ReadOnlyStore:
                 remedy="Look with the newer version of Outlast.",
             )
 
-    def _read(self, read: Callable[[apsw.Connection], Result]) -> Result:
+    def _read(self, read: Callable[[Connection], Result]) -> Result:
         try:
             return read(self._connection)
         except apsw.Error as error:

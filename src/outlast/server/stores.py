@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from outlast.core.errors import Invalid
+from outlast.server.blobs import FolderBlobs, MemoryBlobs
 from outlast.store.base import BlobStore, Store
 
 FORMS: Final = "Write sqlite:///FILE (relative), sqlite:////ABSOLUTE/FILE, or memory:."
@@ -22,10 +23,9 @@ class Stores:
 def open_stores(url: str) -> Stores:
     """Return the stores that ``url`` names, not opened yet. Raises Invalid."""
     if url in {"memory:", "memory://"}:
-        from outlast.store.memory.blobs import MemoryBlobStore
         from outlast.store.memory.store import MemoryStore
 
-        return Stores(MemoryStore(), MemoryBlobStore())
+        return Stores(MemoryStore(), MemoryBlobs())
     path = path_of(url)
     from outlast.store.sqlite.store import SqliteStore
 
@@ -55,9 +55,7 @@ def path_of(url: str) -> str:
 
 def blobs_of(path: str) -> BlobStore:
     """Return the blobs beside the database at ``path``."""
-    from outlast.store.sqlite.blobs import FileBlobStore
-
-    return FileBlobStore(f"{path}.blobs")
+    return FolderBlobs(f"{path}.blobs")
 
 
 def holder_of(path: str) -> str:

@@ -84,6 +84,8 @@ class Shell:
         self._quiet: asyncio.Future[None] | None = None
         self._committing: Batch | None = None
         self._fence: Fence | None = None
+        self._last_fault = ""
+        self._last_fault_at = float("-inf")
         self.trouble = Trouble()
         self.last_commit_at = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -200,7 +202,13 @@ class Shell:
                 self._release(ticket, Work(stop=True), None)
                 continue
             self._open[ticket] = letter
-            core.handle(ticket, request, namespace=namespace, principal=principal, now=now)
+            try:
+                core.handle(ticket, request, namespace=namespace, principal=principal, now=now)
+            except Exception:
+                # Its sender must not send it again and again: it would break every core it meets.
+                self._open.pop(ticket, None)
+                self._release(ticket, _POISON, None)
+                raise
             handled += weight
         if mailbox and not core.full:
             self._wake()
@@ -314,7 +322,10 @@ class Shell:
     def _broken(self, error: Exception) -> None:
         """Drop a core that raised: what it has in memory is not to be trusted."""
         code = error.code if isinstance(error, InvariantBroken | StoreError) else "internal"
-        LOG.error("the shard is dropped and loaded again", exc_info=error, extra={"code": code})
+        said = f"{type(error).__name__}: {error}"
+        if said != self._last_fault or monotonic() - self._last_fault_at >= LOG_EVERY:
+            self._last_fault, self._last_fault_at = said, monotonic()
+            LOG.error("the shard is dropped and loaded again", exc_info=error, extra={"code": code})
         self._note("unavailable", "The shard is being loaded again after a fault.")
         self._stepped_down(code)
 
@@ -409,6 +420,11 @@ class Shell:
         task.add_done_callback(self._tasks.discard)
 
 
+_POISON: Final = Refused(
+    code="internal",
+    fact="The request met a fault of ours; what became of it is not known.",
+    remedy="See the engine's log, and report it.",
+)
 _TROUBLE: Final = {
     CommitOutcome.REFUSED: ("unavailable", "Another owner has taken the shard."),
     CommitOutcome.FULL: ("store_full", "The store is full: nothing can be written."),

@@ -85,7 +85,8 @@ async def result(exchange: Exchange) -> Answer:
     """200 with the outcome; 202 when the task is still open after ``wait``."""
     fields = exchange.query(_RESULT)
     request = AwaitTask(task_id=exchange.params["id"])
-    outcome = await within(exchange, request, TaskOutcomeReply, wait_of(fields))
+    probe = DescribeTask(task_id=request.task_id)
+    outcome = await within(exchange, request, probe, TaskOutcomeReply, wait_of(fields))
     if outcome is None:
         return answer({"id": exchange.params["id"], "state": "open"}, status=202)
     return answer(outcome_out(outcome))

@@ -27,7 +27,10 @@ async def call(exchange: Exchange) -> Answer:
     except msgspec.MsgspecError as error:
         raise malformed(error) from None
     _require_own_data(request)
-    reply = await (exchange.ask_while_connected(request) if may_wait(request) else exchange.ask(request))
+    if may_wait(request):
+        reply = await exchange.while_connected(exchange.submit(request))
+    else:
+        reply = await exchange.ask(request)
     if not isinstance(reply, Refused):
         return _answer(200, reply, json=json)
     status = status_of(reply.code)
@@ -78,17 +81,29 @@ async def attempts(exchange: Exchange) -> Answer:
 async def runs(exchange: Exchange) -> Answer:
     """A page of runs."""
     fields = exchange.query(_RUNS)
-    limit = whole_number(fields, "limit", 50)
-    fields.pop("limit", None)
-    return _read(exchange, await exchange.engine.reader.list_runs(exchange.namespace, limit=limit, **fields))
+    page = await exchange.engine.reader.list_runs(
+        exchange.namespace,
+        type=fields.get("type", ""),
+        status=fields.get("status", ""),
+        cursor=fields.get("cursor", ""),
+        limit=whole_number(fields, "limit", 50),
+    )
+    return _read(exchange, page)
 
 
 async def tasks(exchange: Exchange) -> Answer:
     """A page of tasks."""
     fields = exchange.query(_TASKS)
-    limit = whole_number(fields, "limit", 50)
-    fields.pop("limit", None)
-    return _read(exchange, await exchange.engine.reader.list_tasks(exchange.namespace, limit=limit, **fields))
+    page = await exchange.engine.reader.list_tasks(
+        exchange.namespace,
+        type=fields.get("type", ""),
+        state=fields.get("state", ""),
+        queue=fields.get("queue", ""),
+        run_id=fields.get("run_id", ""),
+        cursor=fields.get("cursor", ""),
+        limit=whole_number(fields, "limit", 50),
+    )
+    return _read(exchange, page)
 
 
 def _require_own_data(request: Request) -> None:

@@ -99,7 +99,8 @@ async def result(exchange: Exchange) -> Answer:
     """200 with the outcome; 202 when the run is still open after ``wait``."""
     fields = exchange.query(_RESULT)
     request = AwaitWorkflow(workflow_id=exchange.params["id"], run_id=fields.get("run_id", ""))
-    outcome = await within(exchange, request, WorkflowOutcome, wait_of(fields))
+    probe = DescribeWorkflow(workflow_id=request.workflow_id, run_id=request.run_id)
+    outcome = await within(exchange, request, probe, WorkflowOutcome, wait_of(fields))
     if outcome is None:
         return answer({"id": exchange.params["id"], "status": "running"}, status=202)
     return answer(outcome_out(outcome))

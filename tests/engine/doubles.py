@@ -1,0 +1,180 @@
+"""Stores that fail as told, and an engine that is started and stopped around a test."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from outlast.core.inputs import EnqueueTask, Poll, SignalWorkflow, StartWorkflow
+from outlast.core.payload import Payload
+from outlast.core.units import Fence
+from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, HistoryRow, Load, Page, RunRow, TaskRow
+from outlast.engine.frontend import Engine
+from outlast.engine.inprocess import InProcessTransport
+from outlast.server.clock import GuardedClock, SystemEntropy
+from outlast.store.base import RunFilter, StoreError, TaskFilter
+from outlast.store.memory.store import MemoryStore
+from outlast.store.memory.tables import Tables
+
+ENTROPY = SystemEntropy()
+new_id = ENTROPY.new_id
+
+
+class DictBlobs:
+    """Blobs in a dict."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, bytes] = {}
+
+    async def put(self, digest: str, data: bytes) -> None:
+        self.data[digest] = data
+
+    async def get(self, digest: str) -> bytes:
+        if digest not in self.data:
+            raise StoreError("store_damaged", f"Blob {digest} is missing.", remedy="Restore it.")
+        return self.data[digest]
+
+
+class FaultyStore:
+    """A memory store whose commits, claims and loads go as ``outcomes``, ``claim_faults`` and ``load_faults`` say.
+
+    An UNKNOWN outcome has happened if ``unknown_happens``; ``gate`` holds commits back while it is clear.
+    """
+
+    def __init__(self, tables: Tables | None = None, *, inline: bool = True) -> None:
+        self.tables = tables or Tables()
+        self.inner = MemoryStore(tables=self.tables)
+        self.reads_inline = inline
+        self.outcomes: deque[CommitOutcome | Exception] = deque()
+        self.claim_faults: deque[StoreError] = deque()
+        self.load_faults: deque[Exception] = deque()
+        self.unknown_happens = False
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.commits = 0
+        self.claims: list[Fence] = []
+        self.released: list[Fence] = []
+
+    async def open(self) -> None:
+        await self.inner.open()
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+    async def claim(self, *, owner: str, now: int, lease_until: int) -> Claim:
+        if self.claim_faults:
+            raise self.claim_faults.popleft()
+        claim = await self.inner.claim(owner=owner, now=now, lease_until=lease_until)
+        self.claims.append(claim.fence)
+        return claim
+
+    async def release(self, fence: Fence) -> None:
+        self.released.append(fence)
+        await self.inner.release(fence)
+
+    async def commit(self, batch: Batch) -> CommitOutcome:
+        await self.gate.wait()
+        self.commits += 1
+        outcome = self.outcomes.popleft() if self.outcomes else CommitOutcome.DONE
+        if outcome is CommitOutcome.DONE or (outcome is not CommitOutcome.FULL and self.unknown_happens):
+            done = await self.inner.commit(batch)
+            assert done is CommitOutcome.DONE or outcome is not CommitOutcome.DONE
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def load(self, load: Load) -> Page:
+        if self.load_faults:
+            raise self.load_faults.popleft()
+        if not self.reads_inline:
+            await asyncio.sleep(0)
+        return await self.inner.load(load)
+
+    async def read_history(self, run_id: str, *, first_event_id: int, events_max: int) -> list[HistoryRow]:
+        if not self.reads_inline:
+            await asyncio.sleep(0)
+        return await self.inner.read_history(run_id, first_event_id=first_event_id, events_max=events_max)
+
+    async def read_attempts(self, task_id: str) -> list[AttemptRow]:
+        return await self.inner.read_attempts(task_id)
+
+    async def list_runs(self, filter: RunFilter) -> list[RunRow]:
+        return await self.inner.list_runs(filter)
+
+    async def list_tasks(self, filter: TaskFilter) -> list[TaskRow]:
+        return await self.inner.list_tasks(filter)
+
+    async def forget_dedup(self, *, before_period: int) -> int:
+        return await self.inner.forget_dedup(before_period=before_period)
+
+
+@asynccontextmanager
+async def running(
+    store: FaultyStore | MemoryStore | None = None, blobs: DictBlobs | None = None, **settings: Any
+) -> AsyncIterator[tuple[Engine, InProcessTransport]]:
+    """Give a started engine and a transport to it; stop it in the end."""
+    engine = Engine(
+        store or MemoryStore(), blobs or DictBlobs(), clock=GuardedClock(), entropy=ENTROPY, **settings
+    )
+    await engine.start()
+    try:
+        yield engine, InProcessTransport(engine, namespace="default")
+    finally:
+        await engine.stop()
+
+
+def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a test's coroutine, bounded."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(30):
+            await work()
+
+    asyncio.run(bounded())
+
+
+def a_task(**fields: Any) -> EnqueueTask:
+    """Return an enqueue with fresh ids."""
+    return EnqueueTask(**{"task_id": new_id(), "type": "resize", "queue": "default", "key": new_id(), **fields})
+
+
+def a_start(workflow_id: str, **fields: Any) -> StartWorkflow:
+    """Return a start with fresh ids."""
+    return StartWorkflow(
+        **{
+            "type": "order",
+            "queue": "default",
+            "run_id": new_id(),
+            "request_id": new_id(),
+            "workflow_id": workflow_id,
+            **fields,
+        }
+    )
+
+
+def a_signal(workflow_id: str, **fields: Any) -> SignalWorkflow:
+    """Return a signal with a fresh id."""
+    return SignalWorkflow(**{"workflow_id": workflow_id, "name": "approve", "request_id": new_id(), **fields})
+
+
+def a_poll(**fields: Any) -> Poll:
+    """Return a poll for the types that the other makers use."""
+    return Poll(
+        **{
+            "poll_id": new_id(),
+            "worker": "w1",
+            "queues": ("default",),
+            "task_types": ("resize",),
+            "workflow_types": ("order",),
+            "slots": 10,
+            "workflow_slots": 10,
+            "wait": 5_000_000_000,
+            **fields,
+        }
+    )
+
+
+def json_of(data: bytes) -> Payload:
+    """Return a JSON payload."""
+    return Payload("json/plain", data)

@@ -1,0 +1,355 @@
+"""The shell over a store that fails as told: what is acknowledged, what is refused, and how it comes back."""
+
+import asyncio
+import logging
+
+import pytest
+
+from outlast.core.errors import Busy, StoreFull, Unavailable
+from outlast.core.inputs import (
+    Begin,
+    CompleteTasks,
+    Completion,
+    CompletionsReply,
+    DescribeTask,
+    Refused,
+    TaskEnqueuedReply,
+    TaskInfo,
+    TaskState,
+    TaskSucceeded,
+    Work,
+)
+from outlast.core.writes import CommitOutcome
+from outlast.engine.ports import NobodyWatches
+from outlast.engine.shard.mailbox import Mailbox
+from outlast.engine.ticket import NobodyWaits
+from outlast.store.base import StoreError
+from outlast.store.memory.store import MemoryStore
+from tests.engine.doubles import FaultyStore, a_poll, a_start, a_task, run, running
+
+
+def test_no_reply_leaves_before_its_commit_has_returned() -> None:
+    async def work() -> None:
+        store = FaultyStore()
+        async with running(store) as (_, transport):
+            store.gate.clear()
+
+            call = asyncio.create_task(transport.call(a_task()))
+            for _ in range(200):
+                await asyncio.sleep(0)
+            held = not call.done()
+            store.gate.set()
+            reply = await call
+
+            assert held
+            assert isinstance(reply, TaskEnqueuedReply)
+
+    run(work)
+
+
+@pytest.mark.parametrize("happened", [True, False], ids=["it happened", "it did not happen"])
+def test_a_commit_of_unknown_end_is_sent_again_and_happens_once(happened: bool) -> None:
+    async def work() -> None:
+        store = FaultyStore()
+        store.unknown_happens = happened
+        async with running(store) as (_, transport):
+            store.outcomes.append(CommitOutcome.UNKNOWN)
+
+            reply = await transport.call(a_task(key="k"))
+
+            assert isinstance(reply, TaskEnqueuedReply)
+            assert reply.replayed is happened
+            assert len((await transport.list_tasks()).tasks) == 1
+            assert len(store.claims) == 2
+
+    run(work)
+
+
+def test_a_commit_that_raises_is_of_unknown_end(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        store = FaultyStore()
+        async with running(store) as (_, transport):
+            store.outcomes.append(RuntimeError("the disk is gone"))
+
+            reply = await transport.call(a_task())
+
+            assert isinstance(reply, TaskEnqueuedReply)
+            assert store.claims[1] > store.claims[0]
+
+    run(work)
+    assert "its end is not known" in caplog.text
+
+
+def test_a_fenced_owner_claims_again_under_a_higher_epoch() -> None:
+    async def work() -> None:
+        store = FaultyStore()
+        async with running(store) as (_, transport):
+            store.outcomes.append(CommitOutcome.REFUSED)
+
+            await transport.call(a_task())
+
+            assert [fence.epoch for fence in store.claims] == [1, 2]
+
+    run(work)
+
+
+def test_a_full_store_says_so_and_serves_again_without_a_restart(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        store = FaultyStore()
+        async with running(store) as (engine, transport):
+            store.outcomes.append(CommitOutcome.FULL)
+
+            with pytest.raises(StoreFull) as refused:
+                await transport.call(a_task())
+            ready_while_full = engine.health().ready
+            while not engine.health().ready:
+                await asyncio.sleep(0.01)  # noqa: ASYNC110 - health is asked for, as a probe does
+            await transport.call(a_task())
+
+            assert refused.value.code == "store_full"
+            assert refused.value.remedy
+            assert not ready_while_full
+            assert len((await transport.list_tasks()).tasks) == 1
+
+    caplog.set_level(logging.WARNING)
+    run(work)
+    assert caplog.text.count("the shard is not served") == 1
+
+
+def test_a_worker_waits_a_full_store_out_with_its_word() -> None:
+    async def work() -> None:
+        store = FaultyStore()
+        async with running(store) as (_, transport):
+            enqueued = await transport.call(a_task())
+            polled = await transport.call(a_poll())
+            assert isinstance(enqueued, TaskEnqueuedReply)
+            assert isinstance(polled, Work)
+            store.outcomes.append(CommitOutcome.FULL)
+
+            reply = await transport.call(_done(polled))
+
+            assert reply == CompletionsReply(items=(None,))
+            info = await transport.call(DescribeTask(task_id=enqueued.task_id))
+            assert isinstance(info, TaskInfo)
+            assert info.state is TaskState.SUCCEEDED
+
+    run(work)
+
+
+def test_a_claim_that_fails_is_tried_until_it_is_had() -> None:
+    async def work() -> None:
+        store = FaultyStore()
+        async with running(store) as (_, transport):
+            store.outcomes.append(CommitOutcome.UNKNOWN)
+            store.claim_faults.extend(
+                [StoreError("unavailable", "The disk is away.", remedy="Wait.")] * 2
+            )
+
+            reply = await transport.call(a_task())
+
+            assert isinstance(reply, TaskEnqueuedReply)
+
+    run(work)
+
+
+@pytest.mark.parametrize("inline", [True, False], ids=["read inline", "read by a task"])
+def test_a_load_that_fails_drops_the_core_and_loses_nothing(inline: bool, caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        store = FaultyStore(inline=inline)
+        async with running(store) as (_, transport):
+            kept = await transport.call(a_task())
+            assert isinstance(kept, TaskEnqueuedReply)
+            store.load_faults.append(RuntimeError("a page cannot be read"))
+
+            again = await transport.call(a_task())
+            info = await transport.call(DescribeTask(task_id=kept.task_id))
+
+            assert isinstance(again, TaskEnqueuedReply)
+            assert isinstance(info, TaskInfo)
+            assert len(store.claims) == 2
+
+    run(work)
+    assert "dropped and loaded again" in caplog.text
+
+
+def test_only_new_work_is_told_busy_when_the_mailbox_is_full() -> None:
+    mailbox = Mailbox(room=2, reserved=2)
+    enqueue, begin = a_task(), Begin(tokens=(), worker="w1")
+
+    taken = [mailbox.put(NobodyWaits(), enqueue, namespace="default", principal="") for _ in range(3)]
+    reserved = [mailbox.put(NobodyWaits(), begin, namespace="default", principal="") for _ in range(3)]
+
+    assert taken == [True, True, False]
+    assert reserved == [True, True, False]
+
+
+def test_a_full_mailbox_refuses_with_busy_and_leaves_no_trace() -> None:
+    async def work() -> None:
+        store = FaultyStore()
+        async with running(store) as (engine, transport):
+            engine._shell._mailbox = Mailbox(room=1, reserved=0)
+
+            calls = [asyncio.create_task(transport.call(a_task())) for _ in range(5)]
+            replies = await asyncio.gather(*calls, return_exceptions=True)
+
+            busy = [reply for reply in replies if isinstance(reply, Busy)]
+            enqueued = [reply for reply in replies if isinstance(reply, TaskEnqueuedReply)]
+            assert busy
+            assert busy[0].code == "busy"
+            assert len((await transport.list_tasks()).tasks) == len(enqueued) == 5 - len(busy)
+
+    run(work)
+
+
+def test_leases_of_a_poll_whose_caller_has_gone_are_handed_back_uncounted() -> None:
+    async def work() -> None:
+        store = FaultyStore()
+        async with running(store) as (_, transport):
+            enqueued = await transport.call(a_task())
+            assert isinstance(enqueued, TaskEnqueuedReply)
+            store.gate.clear()
+            poll = asyncio.create_task(transport.call(a_poll()))
+            for _ in range(50):
+                await asyncio.sleep(0)
+
+            poll.cancel()
+            await asyncio.wait({poll})
+            store.gate.set()
+            work_ = await transport.call(a_poll(worker="w2"))
+
+            assert isinstance(work_, Work)
+            assert [lease.token.task_id for lease in work_.tasks] == [enqueued.task_id]
+            assert work_.tasks[0].attempt == 1
+
+    run(work)
+
+
+def test_a_stop_answers_waiting_polls_with_stop() -> None:
+    async def work() -> None:
+        async with running() as (engine, transport):
+            poll = asyncio.create_task(transport.call(a_poll()))
+            for _ in range(50):
+                await asyncio.sleep(0)
+
+            await engine.stop()
+
+            assert await poll == Work(stop=True)
+
+    run(work)
+
+
+def test_a_stop_commits_what_is_gathered_and_gives_the_shard_back() -> None:
+    async def work() -> None:
+        store = FaultyStore()
+        async with running(store) as (engine, transport):
+            calls = [asyncio.create_task(transport.call(a_task())) for _ in range(20)]
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+            await engine.stop()
+
+            replies = await asyncio.gather(*calls, return_exceptions=True)
+            acked = [reply for reply in replies if isinstance(reply, TaskEnqueuedReply)]
+            assert len(acked) == 20
+            assert store.released == store.claims
+        async with running(FaultyStore(store.tables)) as (_, transport):
+            assert len((await transport.list_tasks()).tasks) == 20
+
+    run(work)
+
+
+def test_a_stopped_engine_refuses_at_once() -> None:
+    async def work() -> None:
+        async with running() as (engine, transport):
+            await engine.stop()
+
+            with pytest.raises(Unavailable) as refused:
+                await transport.call(a_task())
+
+            assert "stopped" in refused.value.fact
+
+    run(work)
+
+
+def test_a_poll_is_answered_empty_when_its_wait_has_passed() -> None:
+    async def work() -> None:
+        async with running() as (_, transport):
+            assert await transport.call(a_poll(wait=20_000_000)) == Work()
+
+    run(work)
+
+
+def test_work_that_arrives_wakes_a_waiting_poll() -> None:
+    async def work() -> None:
+        async with running() as (_, transport):
+            poll = asyncio.create_task(transport.call(a_poll()))
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+            await transport.call(a_start("w-1"))
+            polled = await poll
+
+            assert isinstance(polled, Work)
+            assert polled.workflow_tasks[0].workflow_id == "w-1"
+
+    run(work)
+
+
+def test_an_observer_hears_of_claims_commits_and_step_downs() -> None:
+    class Watcher(NobodyWatches):
+        def __init__(self) -> None:
+            self.heard: list[str] = []
+
+        def on_claim(self, epoch: int) -> None:
+            self.heard.append(f"claim {epoch}")
+
+        def on_step_down(self, reason: str) -> None:
+            self.heard.append("step down")
+
+        def on_commit(self, outcome: CommitOutcome, *, rows: int, seconds: float) -> None:
+            self.heard.append(outcome.value)
+
+    watcher = Watcher()
+
+    async def work() -> None:
+        store = FaultyStore()
+        store.outcomes.append(CommitOutcome.UNKNOWN)
+        async with running(store, observer=watcher) as (_, transport):
+            await transport.call(a_task())
+
+    run(work)
+    assert watcher.heard[:4] == ["claim 1", "unknown", "step down", "claim 2"]
+    assert "done" in watcher.heard
+
+
+def test_a_new_owner_finds_what_the_last_one_acknowledged() -> None:
+    async def work() -> None:
+        first = FaultyStore()
+        async with running(first) as (_, transport):
+            reply = await transport.call(a_task(task_id="t-1"))
+            assert not isinstance(reply, Refused)
+        async with running(FaultyStore(first.tables)) as (_, transport):
+            polled = await transport.call(a_poll())
+
+            assert isinstance(polled, Work)
+            assert [lease.token.task_id for lease in polled.tasks] == ["t-1"]
+
+    run(work)
+
+
+def test_the_memory_store_alone_serves_a_whole_task() -> None:
+    async def work() -> None:
+        async with running(MemoryStore()) as (_, transport):
+            await transport.call(a_task(task_id="t-1"))
+            polled = await transport.call(a_poll())
+            assert isinstance(polled, Work)
+
+            assert await transport.call(_done(polled)) == CompletionsReply(items=(None,))
+
+    run(work)
+
+
+def _done(polled: Work) -> CompleteTasks:
+    return CompleteTasks(
+        worker="w1", items=tuple(Completion(token=lease.token, outcome=TaskSucceeded()) for lease in polled.tasks)
+    )
