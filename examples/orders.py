@@ -1,8 +1,8 @@
 """An order in a shop: charge the card, pack in parallel, wait for a person, ship; give the money back if it ends badly.
 
-    outlast dev examples/orders.py
+    PROVIDER=http://… outlast dev examples/orders.py
 
-The payment provider and the carrier are another process (``provider.py``), found by the variable PROVIDER. Kill whatever
+PROVIDER is where the payment provider and the carrier answer; ``python -m examples.provider LOG`` plays both. Kill whatever
 you like at any moment: each order goes on where it was, and no card is charged twice (``orders_demo.py`` does just that).
 """
 
