@@ -102,7 +102,7 @@ class World:
                     self.held = batch
                     continue
                 self.core.on_commit(batch.number, self.tables.apply(batch), now=self.now)
-            elif not outputs:
+            elif not outputs and not self.core.shard.outputs:
                 return
 
     def release(self, outcome: CommitOutcome | None = None) -> None:
