@@ -16,7 +16,7 @@ from outlast.sdk.client import Client
 from outlast.sdk.context import TaskContext
 from outlast.sdk.converter import Converter
 from outlast.sdk.durations import Duration, seconds_of
-from outlast.sdk.engine import RunningEngine, find_engine, place_beside
+from outlast.sdk.engine import RunningEngine, StartEngine, find_engine, place_beside
 from outlast.sdk.handle import TaskHandle, WorkflowHandle
 from outlast.sdk.include import Includes
 from outlast.sdk.loading import refuse_start_at_import, user_place
@@ -77,6 +77,7 @@ class App:
         self._options = WorkerOptions(queues=tuple(queues), coroutines=coroutines, build=build)
         if threads is not None:
             self._options = WorkerOptions(queues=tuple(queues), coroutines=coroutines, build=build, threads=threads)
+        self.start_engine: StartEngine | None = None  # in place of the installed one
         self._includes = Includes(include, self, self.registry)
         self._lock = threading.RLock()
         self._starts = 0
@@ -128,12 +129,18 @@ class App:
     def _declare_task(self, function: Callable[..., Any], *, declared: TaskDeclaration) -> Any:
         declared_task = declare_task(function, home=self, declared=declared)
         self.registry.add_task(declared_task)
+        self._declared()
         return declared_task
 
     def _declare_workflow(self, function: Callable[..., Any], *, declared: WorkflowDeclaration) -> Any:
         declared_workflow = Workflow[..., Any](function, home=self, declared=declared)
         self.registry.add_workflow(declared_workflow)
+        self._declared()
         return declared_workflow
+
+    def _declared(self) -> None:
+        if self._worker is not None:
+            self._worker.refresh()
 
     # Asking.
 
@@ -281,7 +288,7 @@ class App:
 
             transport = HttpTransport(self.store, namespace=self.namespace, token=os.environ.get(TOKEN_VARIABLE, ""))
         else:
-            self._engine = find_engine()(self.store, namespace=self.namespace)
+            self._engine = (self.start_engine or find_engine())(self.store, namespace=self.namespace)
             transport = self._engine.transport
         if transport.namespace != self.namespace:
             raise Invalid(

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from outlast.core.errors import Denied, NotFound, Refusal, Rejected, Unavailable
+from outlast.core.errors import Denied, NotFound, Refusal, Rejected
 from outlast.core.inputs import Poll, ReturnTasks, StopWorker, TaskToken, Work, WorkflowToken
 from outlast.core.units import SECOND
 from outlast.protocol.transport import Transport
@@ -31,6 +31,7 @@ LOGGER: Final = logging.getLogger("outlast.worker")
 THREADS_PER_CORE: Final = 4
 POLL_WAIT: Final = 20 * SECOND
 POLL_SLACK: Final = 10.0  # seconds beyond the wait after which an answer is given up and asked for again
+IDLE_LOOK: Final = 1.0  # seconds after which to look again whether anything is declared
 PAUSE_FIRST: Final = 0.1
 PAUSE_MAX: Final = 30.0
 WORKFLOW_SLOTS: Final = 200
@@ -76,6 +77,8 @@ class Worker:
         self._stopping = False
         self._ended = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
+        self._poll_ids: dict[str, str] = {}  # of the polls that have not been answered
+        self._asking: set[asyncio.Task[Any]] = set()  # polls that wait for their answers
         self._polls: list[asyncio.Task[None]] = []
         self._handlers = Handlers(
             registry,
@@ -127,9 +130,20 @@ class Worker:
         if not self._portal.loop.is_closed():
             self._portal.submit(self._stop(grace)).result()
 
+    def refresh(self) -> None:
+        """Poll afresh, since something was declared. From any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._portal.loop.call_soon_threadsafe(self._ask_again)
+
     def wait(self) -> None:
         """Return when the worker has ended; raises what ended it, if it was not ``stop``."""
         self._portal.submit(self._wait()).result()
+
+    def _ask_again(self) -> None:
+        for asking in self._asking:
+            asking.cancel()
+        self._handlers.wake()
+        self._turns.wake()
 
     async def _start(self) -> None:
         self._loops = [
@@ -209,34 +223,23 @@ class Worker:
 
     async def _poll_tasks(self, *, is_async: bool) -> None:
         handlers = self._handlers
-        poll_id = mint()
         while not self._stopping:
             room = handlers.room(is_async=is_async)
             types = handlers.types(is_async=is_async)
-            if room <= 0 or not types:
-                await handlers.freed(is_async=is_async, timeout=None if types else 1.0)
-                continue
-            poll = self._poll(poll_id, task_types=types, slots=room)
-            work = await self._work(poll)
-            if work is None:
-                continue  # with the same id: what may have been given out already is given again
-            poll_id = mint()
-            await self._take(work)
+            if room > 0 and types:
+                await self._take(await self._work("async" if is_async else "plain", task_types=types, slots=room))
+            else:
+                await handlers.freed(is_async=is_async, timeout=None if types else IDLE_LOOK)
 
     async def _poll_workflows(self) -> None:
         turns = self._turns
-        poll_id = mint()
         while not self._stopping:
             room = turns.room()
             types = tuple(self._registry.workflows)
-            if room <= 0 or not types:
-                await turns.freed(timeout=None if types else 1.0)
-                continue
-            work = await self._work(self._poll(poll_id, workflow_types=types, workflow_slots=room))
-            if work is None:
-                continue
-            poll_id = mint()
-            await self._take(work)
+            if room > 0 and types:
+                await self._take(await self._work("workflow", workflow_types=types, workflow_slots=room))
+            else:
+                await turns.freed(timeout=None if types else IDLE_LOOK)
 
     async def _take(self, work: Work) -> None:
         if self._stopping:
@@ -249,17 +252,22 @@ class Worker:
         if work.stop:
             await asyncio.sleep(PAUSE_FIRST)
 
-    def _poll(
+    async def _work(
         self,
-        poll_id: str,
+        kind: str,
         *,
         task_types: tuple[str, ...] = (),
         workflow_types: tuple[str, ...] = (),
         slots: int = 0,
         workflow_slots: int = 0,
-    ) -> Poll:
-        return Poll(
-            poll_id=poll_id,
+    ) -> Work:
+        """Ask for work. The poll keeps its id until it is answered, so that what was given out meanwhile is given again.
+
+        Raises:
+            Refusal: there is no answer, for a reason that ``_forever`` waits out or that ends the worker.
+        """
+        poll = Poll(
+            poll_id=self._poll_ids.setdefault(kind, mint()),
             worker=self.id,
             queues=self._options.queues or self._registry.queues(),
             task_types=task_types,
@@ -270,21 +278,28 @@ class Worker:
             identity=self._identity,
             build=self._options.build,
         )
-
-    async def _work(self, poll: Poll) -> Work | None:
-        """Return the answer to ``poll``; None when there was none and the same poll is to be sent again."""
+        asking = asyncio.get_running_loop().create_task(
+            self._transport.call(poll, timeout=poll.wait / SECOND + POLL_SLACK), name="outlast-poll"
+        )
+        self._asking.add(asking)
         try:
-            reply: Any = await self._transport.call(poll, timeout=poll.wait / SECOND + POLL_SLACK)
-        except Unavailable as error:
+            reply: Any = await asking
+        except asyncio.CancelledError:
+            if not asking.cancelled() or self._stopping:
+                raise
+            reply = Work()  # taken back by ``refresh``: what the engine then gives out to nobody it takes back
+        except Refusal as error:
             if error.code == "timeout" or self._stopping:
-                return None
+                return Work()
+            if isinstance(error, Rejected):
+                self._poll_ids.pop(kind, None)
             raise
-        except Rejected as error:
-            if self._stopping:
-                return None
-            raise error from None
+        finally:
+            self._asking.discard(asking)
+            asking.cancel()
+        self._poll_ids.pop(kind, None)
         self.polled_at = time.monotonic()
-        return reply if isinstance(reply, Work) else None
+        return reply if isinstance(reply, Work) else Work()
 
     async def _hand_back(self, tokens: list[TaskToken], workflow_tokens: list[WorkflowToken]) -> None:
         if not tokens and not workflow_tokens:
