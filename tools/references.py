@@ -1,4 +1,4 @@
-"""Make the reference pages of docs/ that are read off the code: errors, events, limits.
+"""Make the reference pages of docs/ that are read off the code: errors, events, limits, commands, settings.
 
 python -m tools.references           write them
 python -m tools.references --check   end with 1 when one is not what the code says
@@ -11,12 +11,15 @@ import inspect
 import re
 import sys
 import types
+from argparse import Action, ArgumentParser
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 
+from outlast.cli.parser import VERBS
 from outlast.core import errors, events, limits
+from outlast.server.settings import TABLE
 
 ROOT = Path(__file__).resolve().parent.parent
 MADE = "% Made from {source} by `make references`. Do not edit.\n\n"
@@ -90,7 +93,54 @@ def limits_page() -> str:
     return "".join(lines)
 
 
-PAGES = {"errors.md": errors_page, "events.md": events_page, "limits.md": limits_page}
+class Recorder(ArgumentParser):
+    """Takes the options of a verb as the parser would, and keeps a line for each."""
+
+    def __init__(self) -> None:
+        super().__init__(add_help=False)
+        self.rows: list[str] = []
+
+    def add_argument(self, *names: str, **settings: Any) -> Action:  # type: ignore[override]
+        value = settings.get("metavar", "") if names[0].startswith("-") else ""
+        shown = " ".join([f"`{name}`" for name in names] + ([f"*{value}*"] if value else []))
+        self.rows.append(f"| {shown} | {settings.get('help', '')} |\n")
+        return super().add_argument(*names, **settings)
+
+
+def commands_page() -> str:
+    """Return the page of the command line: each command with its options."""
+    lines = [MADE.format(source="src/outlast/cli/parser.py"), "# Commands\n\n"]
+    for verb in VERBS:
+        recorder = Recorder()
+        for option in verb.options:
+            option(recorder)
+        lines.append(f"## outlast {' '.join(verb.words)}\n\n{verb.help}\n\n")
+        if recorder.rows:
+            lines += ["| option | |\n|---|---|\n", *recorder.rows, "\n"]
+    return "".join(lines).rstrip("\n") + "\n"
+
+
+def settings_page() -> str:
+    """Return the page of the server's settings."""
+    lines = [
+        MADE.format(source="src/outlast/server/settings.py"),
+        "# Settings\n\n",
+        "A flag beats the environment.\n\n",
+        "| setting | flag | environment | default | |\n|---|---|---|---|---|\n",
+    ]
+    for row in TABLE:
+        default = f"`{row.default}`" if row.default else ""
+        lines.append(f"| {row.name} | `{row.flag}` | `{row.env}` | {default} | {row.sentence} |\n")
+    return "".join(lines)
+
+
+PAGES = {
+    "errors.md": errors_page,
+    "events.md": events_page,
+    "limits.md": limits_page,
+    "commands.md": commands_page,
+    "settings.md": settings_page,
+}
 
 
 def main() -> int:
