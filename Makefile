@@ -40,6 +40,7 @@ tidy: setup
 fix: setup ## Repair what the tools can repair
 	$(BIN)/ruff check --fix-only --exit-zero .
 	$(BIN)/ruff format .
+	$(PY) -m tools.references
 
 test: setup ## Run every test (TESTS=tests/store for some, JOBS=4 for more at once)
 	$(BIN)/pytest -n $(JOBS) $(TESTS)
