@@ -1,7 +1,9 @@
 """Runs through the shard core: events as histories have them, policies, closing, recovery."""
 
 from outlast.core import commands as c
+from outlast.core import events as e
 from outlast.core import inputs as i
+from outlast.core.retry import RetryPolicy
 from outlast.core.units import SECOND
 from tests.core.world import World, failure, payload
 
@@ -114,7 +116,7 @@ def test_continue_as_new_carries_what_was_not_received() -> None:
     world.do(turn, c.ContinueAsNew(input=(payload("2"),)))
 
     info = world.run_info()
-    first = world.history(info.run_id)[0]
+    (first,) = world.found(info.run_id, e.WorkflowExecutionStarted)
 
     assert info.run_id != started.run_id
     assert [signal.request_id for signal in first.carried_signals] == ["s1"]
@@ -123,8 +125,6 @@ def test_continue_as_new_carries_what_was_not_received() -> None:
 
 
 def test_a_failing_activity_is_retried_and_then_seen_by_the_run() -> None:
-    from outlast.core.retry import RetryPolicy
-
     world = World()
     started = world.start()
     retry = RetryPolicy(attempts_max=2, first=SECOND)
@@ -134,7 +134,7 @@ def test_a_failing_activity_is_retried_and_then_seen_by_the_run() -> None:
     world.pass_time(1.1)
     world.complete(world.lease(), i.TaskFailed(failure=failure("again")))
 
-    failed = world.history(started.run_id)[-1]
+    (failed,) = world.found(started.run_id, e.ActivityTaskFailed)
     assert failed.retry_state == "maximum_attempts_reached"
     assert failed.failure.message == "again"
 

@@ -1,11 +1,11 @@
 """A shard core over tables in memory, stepped by hand: what tests of the core are written with."""
 
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from outlast.core import events as e
 from outlast.core import inputs as i
-from outlast.core.codec import decode_events
+from outlast.core.codec import decode_events, decode_status
 from outlast.core.commands import Command
 from outlast.core.failure import Failure, FailureKind
 from outlast.core.inputs import Reply, Request
@@ -14,7 +14,7 @@ from outlast.core.shard.config import ShardConfig
 from outlast.core.shard.core import ShardCore
 from outlast.core.shard.outputs import Answer, Ask, StepDown
 from outlast.core.units import SECOND
-from outlast.core.writes import Batch, CommitOutcome
+from outlast.core.writes import AttemptRow, Batch, CommitOutcome, TaskRow, TaskStatus
 from outlast.store.memory.tables import Tables
 
 R = TypeVar("R")
@@ -29,6 +29,12 @@ def payload(text: str) -> Payload:
 
 def failure(text: str = "broke", *, type: str = "ValueError", final: bool = False) -> Failure:
     return Failure(kind=FailureKind.APPLICATION, type=type, message=text, final=final)
+
+
+def enqueue_of(task_id: str, **options: Any) -> i.EnqueueTask:
+    """Return the request for a task whose id is its key, unless ``options`` say otherwise."""
+    defaults: dict[str, Any] = {"task_id": task_id, "type": "job", "queue": "default", "key": task_id}
+    return i.EnqueueTask(**{**defaults, **options})
 
 
 @dataclass
@@ -49,8 +55,9 @@ class World:
         self.claim()
 
     def claim(self) -> None:
-        claim = self.tables.claim(owner="node", now=self.now, lease_until=self.now)
-        self.core = ShardCore(claim, config=self.config, now=self.now)
+        lease_until = self.now + self.config.shard_lease
+        claim = self.tables.claim(owner="node", now=self.now, lease_until=lease_until)
+        self.core = ShardCore(claim, config=self.config, now=self.now, lease_until=lease_until)
         self.stepped_down = ""
         self.held = None
         self.settle()
@@ -73,6 +80,20 @@ class World:
         reply = self.answers[ticket]
         assert isinstance(reply, kind), f"{reply} is not a {kind.__name__}"
         return reply
+
+    def tick(self) -> None:
+        """Have the core look at what is due."""
+        self.core.tick(now=self.now)
+        self.settle()
+
+    def stall(self, seconds: float) -> None:
+        """Let time go by in which the core is not called at all."""
+        self.now += int(seconds * SECOND)
+
+    def forget(self, ticket: object) -> None:
+        """Tell the core that the caller behind ``ticket`` has gone."""
+        self.core.forget(ticket, now=self.now)
+        self.settle()
 
     def pass_time(self, seconds: float) -> None:
         """Let time go by in small stretches, so that nothing looks like a stall."""
@@ -115,23 +136,20 @@ class World:
 
     # --- what most tests begin with ----------------------------------------------------------------------------------
 
-    def start(self, workflow_id: str = "w", **options: object) -> i.WorkflowStarted:
+    def start(self, workflow_id: str = "w", **options: Any) -> i.WorkflowStarted:
         self.tickets += 1
-        request = i.StartWorkflow(
-            **{
-                "type": "order",
-                "queue": "default",
-                "run_id": f"run-{self.tickets}",
-                "request_id": f"start-{self.tickets}",
-                "workflow_id": workflow_id,
-                **options,
-            }  # type: ignore[arg-type]
-        )
+        defaults: dict[str, Any] = {
+            "type": "order",
+            "queue": "default",
+            "run_id": f"run-{self.tickets}",
+            "request_id": f"start-{self.tickets}",
+            "workflow_id": workflow_id,
+        }
+        request = i.StartWorkflow(**{**defaults, **options})
         return self.ask(request, i.WorkflowStarted)
 
-    def enqueue(self, task_id: str = "t", **options: object) -> i.TaskEnqueuedReply:
-        request = i.EnqueueTask(**{"task_id": task_id, "type": "job", "queue": "default", "key": task_id, **options})  # type: ignore[arg-type]
-        return self.ask(request, i.TaskEnqueuedReply)
+    def enqueue(self, task_id: str = "t", **options: Any) -> i.TaskEnqueuedReply:
+        return self.ask(enqueue_of(task_id, **options), i.TaskEnqueuedReply)
 
     def poll(
         self, worker: str = "one", *, slots: int = 10, turns: int = 10, poll_id: str = "", wait: int = 0
@@ -154,6 +172,10 @@ class World:
         assert isinstance(reply, i.Work)
         return reply
 
+    def ready_tasks(self, worker: str = "probe") -> list[str]:
+        """Lease all that is ready, as many at once as there are, and return the ids in the order given out."""
+        return [lease.token.task_id for lease in self.poll(worker, slots=1000, turns=0).tasks]
+
     def lease(self, worker: str = "one") -> i.TaskLease:
         """Poll for one task and return its lease."""
         (lease,) = self.poll(worker, slots=1, turns=0).tasks
@@ -164,23 +186,89 @@ class World:
         (task,) = self.poll(worker, slots=0, turns=1).workflow_tasks
         return task
 
-    def do(
-        self, task: i.WorkflowTask, *commands: Command, worker: str = "one", **options: object
-    ) -> i.WorkflowTaskReply:
+    def do(self, task: i.WorkflowTask, *commands: Command, worker: str = "one", **options: Any) -> i.WorkflowTaskReply:
         """Complete a turn with ``commands``."""
-        done = i.WorkflowTaskDone(token=task.token, commands=commands, **options)  # type: ignore[arg-type]
+        done = i.WorkflowTaskDone(token=task.token, commands=commands, **options)
         self.tickets += 1
         request = i.CompleteWorkflowTasks(worker=worker, done=(done,), new_run_ids=(f"next-{self.tickets}",))
         (reply,) = self.ask(request, i.WorkflowTasksReply).done
         return reply
 
     def complete(
-        self, lease: i.TaskLease, outcome: i.TaskOutcome | None = None, *, worker: str = "one", **options: object
+        self, lease: i.TaskLease, outcome: i.TaskOutcome | None = None, *, worker: str = "one", **options: Any
     ) -> i.Refused | None:
         """Answer an attempt, with success unless ``outcome`` says otherwise."""
-        item = i.Completion(token=lease.token, outcome=outcome or i.TaskSucceeded(), **options)  # type: ignore[arg-type]
+        item = i.Completion(token=lease.token, outcome=outcome or i.TaskSucceeded(), **options)
         (reply,) = self.ask(i.CompleteTasks(items=(item,), worker=worker), i.CompletionsReply).items
         return reply
+
+    def fail(self, lease: i.TaskLease, text: str = "broke", **options: Any) -> i.Refused | None:
+        """Answer an attempt with a failure of the handler."""
+        return self.complete(lease, i.TaskFailed(failure=failure(text, **options)))
+
+    def beat(self, lease: i.TaskLease, *, worker: str = "one", **options: Any) -> i.HeartbeatAnswer:
+        """Send a heartbeat for one lease and return its answer."""
+        item = i.HeartbeatItem(token=lease.token, **options)
+        (answer,) = self.ask(i.Heartbeat(items=(item,), worker=worker), i.HeartbeatReply).items
+        return answer
+
+    def begin(self, lease: i.TaskLease, *, worker: str = "one") -> i.Refused | None:
+        """Say that the handler of one lease is about to run."""
+        (answer,) = self.ask(i.Begin(tokens=(lease.token,), worker=worker), i.Begun).items
+        return answer
+
+    def give_back(self, *leases: i.TaskLease, turns: tuple[i.WorkflowTask, ...] = (), worker: str = "one") -> None:
+        """Hand leases back whose handlers never began."""
+        request = i.ReturnTasks(
+            tokens=tuple(lease.token for lease in leases),
+            workflow_tokens=tuple(turn.token for turn in turns),
+            worker=worker,
+        )
+        self.ask(request, i.Accepted)
+
+    def not_done(
+        self, task: i.WorkflowTask, cause: str = "workflow_worker_unhandled_failure", *, worker: str = "one"
+    ) -> i.WorkflowTaskReply:
+        """Say that a turn's code failed."""
+        item = i.WorkflowTaskNotDone(token=task.token, cause=cause, failure=failure())
+        (reply,) = self.ask(i.CompleteWorkflowTasks(worker=worker, not_done=(item,)), i.WorkflowTasksReply).not_done
+        return reply
+
+    def signal(self, name: str = "go", request_id: str = "", workflow_id: str = "w", **options: Any) -> i.Accepted:
+        """Send a signal, with a fresh request id unless one is given."""
+        self.tickets += 1
+        request = i.SignalWorkflow(
+            workflow_id=workflow_id, name=name, request_id=request_id or f"signal-{self.tickets}", **options
+        )
+        return self.ask(request, i.Accepted)
+
+    def cancel_run(self, workflow_id: str = "w") -> i.Accepted:
+        self.tickets += 1
+        request = i.CancelWorkflow(workflow_id=workflow_id, request_id=f"cancel-{self.tickets}")
+        return self.ask(request, i.Accepted)
+
+    def terminate(self, workflow_id: str = "w") -> i.Accepted:
+        self.tickets += 1
+        request = i.TerminateWorkflow(workflow_id=workflow_id, request_id=f"terminate-{self.tickets}")
+        return self.ask(request, i.Accepted)
+
+    def cancel_task(self, task_id: str = "t") -> i.Accepted:
+        return self.ask(i.CancelTask(task_id=task_id), i.Accepted)
+
+    def task_row(self, task_id: str = "t") -> TaskRow:
+        return self.tables.tasks[task_id]
+
+    def task_status(self, task_id: str = "t") -> TaskStatus:
+        return decode_status(self.tables.tasks[task_id].status)
+
+    def attempts(self, task_id: str = "t") -> list[AttemptRow]:
+        """Return the attempt rows of a task in order of lease, evidence behind what it is about."""
+        rows = self.tables.attempts.get(task_id, {})
+        return [rows[key] for key in sorted(rows)]
+
+    def outcomes(self, task_id: str = "t") -> list[tuple[int, int, str]]:
+        """Return (lease, attempt, outcome) of each attempt row of a task."""
+        return [(row.lease, row.attempt, row.outcome) for row in self.attempts(task_id)]
 
     def run_info(self, workflow_id: str = "w", run_id: str = "") -> i.WorkflowInfo:
         return self.ask(i.DescribeWorkflow(workflow_id=workflow_id, run_id=run_id), i.WorkflowInfo)
@@ -195,6 +283,10 @@ class World:
             assert row.first_event_id == len(events) + 1
             events += [event for _, event in decode_events(row.blob)]
         return events
+
+    def found(self, run_id: str, kind: type[R]) -> list[R]:
+        """Return the events of one kind in the stored history of a run."""
+        return [event for event in self.history(run_id) if isinstance(event, kind)]
 
     def kinds(self, run_id: str) -> list[str]:
         return [type(event).__name__ for event in self.history(run_id)]
