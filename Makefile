@@ -60,8 +60,8 @@ powercut: setup ## Cut the power under SQLite: CUTS=300, SYNCHRONOUS=NORMAL to s
 bench: setup ## Measure against the raw store
 	@$(PY) -m benchmarks
 
-cases: setup ## List the acceptance cases: ISSUE=spine, RUN=1 runs their tests
-	@$(PY) -m tools.cases --scope $(ISSUE) $(if $(RUN),--run)
+cases: setup ## List the acceptance cases: ISSUE=spine, RUN=1 runs their tests, PROVE=1 plants their bugs
+	@$(PY) -m tools.cases --scope $(ISSUE) $(if $(RUN),--run) $(if $(PROVE),--prove)
 
 readme: setup ## Run every block of README.md in a fresh environment
 	@$(PY) -m tools.readme README.md
