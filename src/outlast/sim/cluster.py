@@ -44,7 +44,6 @@ class Watch:
         """Take a commit in."""
         self.ownership.before(batch, owner)
         change = self.scene.mirror.apply(batch, owner, self.scene.kernel.now)
-        self.durability.committed(change)
         self.runs.committed(change)
         self.tasks.committed(change)
         self.bounds.committed(change)

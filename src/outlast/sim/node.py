@@ -282,6 +282,7 @@ class Node:
         core = self.core
         if core is None:
             return
+        stepped: StepDown | None = None
         for output in core.take_outputs():
             match output:
                 case Answer():
@@ -289,9 +290,9 @@ class Node:
                 case Ask():
                     self._disk.load(self.process, output.load, self._loader(core, output.load_id))
                 case StepDown():
-                    self._step_down(output)
-                    return
-        if self.core is not core:
+                    stepped = output  # what was handed in after it is answered behind it
+        if stepped is not None:
+            self._step_down(stepped)
             return
         batch = core.take_batch(now=self.clock.now())
         if batch is not None:

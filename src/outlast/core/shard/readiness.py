@@ -50,7 +50,7 @@ def put_in_window(shard: Shard, task: Task) -> None:
         return
     task.in_window = True
     shard.hot[task.namespace, task.queue] = None
-    for task_id in window.evict():
+    for task_id in window.evict(number=shard.gather.number):
         if (dropped := shard.tasks.get(task_id)) is not None:
             dropped.in_window = False
 

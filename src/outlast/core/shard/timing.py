@@ -8,7 +8,7 @@ def set_timer(shard: Shard, timer: TimerRow) -> None:
     """Have ``timer`` come up at its instant, never before."""
     shard.gather.set_timer(timer)
     shard.timers.put((timer.fire_at, timer.timer_id), timer, number=shard.gather.number)
-    shard.timers.evict()
+    shard.timers.evict(number=shard.gather.number)
 
 
 def drop_timer(shard: Shard, timer: TimerRow) -> None:

@@ -47,14 +47,18 @@ class Window(Generic[T]):
         """Take the first row out."""
         return heapq.heappop(self.heap)[1]
 
-    def evict(self) -> list[T]:
-        """Drop the tail when the window has grown to twice its size; return what was dropped."""
+    def evict(self, *, number: int) -> list[T]:
+        """Drop the tail when the window has grown to twice its size; return what was dropped.
+
+        ``number`` is the batch that gathers: what is dropped may be of it, and then on no page before it has committed.
+        """
         if len(self.heap) < 2 * self.size_max:
             return []
         self.heap.sort()  # a sorted list is a heap
         dropped = [item for _, item in self.heap[self.size_max :]]
         last_kept = self.heap[self.size_max - 1][0]
         self.low = last_kept if self.low is None else min(self.low, last_kept)
+        self.left_out.extend((number, key) for key, _ in self.heap[self.size_max :])
         del self.heap[self.size_max :]
         return dropped
 

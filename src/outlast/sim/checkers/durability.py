@@ -12,7 +12,6 @@ from outlast.core.inputs import RunStatus, TaskState
 from outlast.core.invariants import TERMINAL
 from outlast.core.writes import RunRow
 from outlast.sim.ledger import Entry
-from outlast.sim.mirror import Change
 from outlast.sim.node import Ticket
 from outlast.sim.scene import Scene
 from outlast.sim.violation import require
@@ -23,18 +22,10 @@ class Durability:
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
-        self._task_versions: dict[str, dict[tuple[TaskState, int, bool], None]] = {}
         self._works: dict[str, tuple[set[tuple[str, int]], set[tuple[str, int, int]]]] = {}
         self._started: dict[tuple[str, str, str], str] = {}
         self._keys: dict[tuple[str, str], str] = {}
         self._fingerprints: dict[tuple[str, str], str] = {}
-
-    def committed(self, change: Change) -> None:
-        """Remember every committed version of a task, for reads."""
-        statuses = self._scene.mirror.statuses
-        for _, row in change.tasks:
-            versions = self._task_versions.setdefault(row.task_id, {})
-            versions[row.state, row.attempt, statuses[row.task_id].cancel_requested] = None
 
     # -- each answer --
 
@@ -78,8 +69,11 @@ class Durability:
             case i.WorkflowOutcome():
                 self._outcome(reply)
             case i.TaskInfo():
-                versions = self._task_versions.get(reply.task_id, {})
-                require((reply.state, reply.attempt, reply.cancel_requested) in versions, 6, "read_of_uncommitted_task",
+                # A read may see what one commit has passed through, never what no commit has reached.
+                row = self._scene.mirror.tasks.get(reply.task_id)
+                reached = row is not None and row.attempt >= reply.attempt - (row.state is TaskState.ENQUEUED)
+                ended = reply.state not in TERMINAL or (row is not None and row.state is reply.state)
+                require(reached and ended, 6, "read_of_uncommitted_task",
                         f"{reply.task_id}: {reply.state} attempt {reply.attempt}")  # fmt: skip
             case i.TaskOutcomeReply():
                 row = self._scene.mirror.tasks.get(reply.task_id)
@@ -194,9 +188,8 @@ class Durability:
                         f"{done.token.run_id}: {answer.last_event_id} of {committed}")  # fmt: skip
 
     def _info(self, reply: i.WorkflowInfo) -> None:
-        versions = self._scene.mirror.versions.get(reply.run_id, [])
-        known = any(events == reply.events for _, events in versions)
-        require(known, 6, "read_of_uncommitted_run", f"{reply.run_id}: {reply.events} events")
+        committed = len(self._scene.mirror.history.get(reply.run_id, ()))
+        require(reply.events <= committed, 6, "read_of_uncommitted_run", f"{reply.run_id}: {reply.events} of {committed}")
 
     def _outcome(self, reply: i.WorkflowOutcome) -> None:
         row = self._scene.mirror.runs.get(reply.run_id)
