@@ -16,7 +16,6 @@ from outlast.store.sqlite import writing
 from outlast.store.sqlite.connection import APPLICATION_ID, Connection
 from outlast.store.sqlite.lock import Holder
 
-HEADER: Final = b"SQLite format 3\0"
 CHECKED_BYTES_MAX: Final = 64 * 1024 * 1024  # larger files are not checked page by page at each start
 RESTORE: Final = "Keep the files as they are, and restore the last backup or find where the file went."
 MOUNTS: Final = "/proc/mounts"
@@ -57,7 +56,10 @@ def file_system_of(path: str, *, mounts: str = MOUNTS) -> str:
 
 
 def examine(path: str, before: Holder) -> None:
-    """Raise StoreError when what lies at ``path`` cannot be the database that the lock file tells of."""
+    """Raise StoreError when what lies at ``path`` cannot be the database that the lock file tells of.
+
+    The content is left to SQLite: after a power cut the first page itself may have to come from the WAL.
+    """
     try:
         size = Path(path).stat().st_size
     except FileNotFoundError:
@@ -69,11 +71,6 @@ def examine(path: str, before: Holder) -> None:
             f"The database {path} {what}, but its lock file says that it held data up to commit {before.number}.",
             remedy=f"{RESTORE} To begin anew on purpose, remove {path}.lock as well.",
         )
-    if size > 0:
-        with open(path, "rb") as file:  # noqa: PTH123 - one read
-            head = file.read(len(HEADER))
-        if head != HEADER:
-            raise StoreError("store_damaged", f"The file {path} is not a SQLite database.", remedy=RESTORE)
 
 
 def check_pages(connection: Connection, path: str) -> None:

@@ -46,6 +46,7 @@ class SqliteStore:
         synchronous: str = "FULL",
         vfs: str = "",
         allow_network_disk: bool = False,
+        checkpoint_pages: int = CHECKPOINT_PAGES,
     ) -> None:
         self.path = os.fspath(path)
         self.shard = shard
@@ -56,6 +57,7 @@ class SqliteStore:
         self._synchronous = synchronous
         self._vfs = vfs
         self._allow_network_disk = allow_network_disk
+        self._checkpoint_pages = checkpoint_pages
         self._thread: WriterThread | None = None
         self._writer: Connection | None = None
         self._reader: Connection | None = None
@@ -196,6 +198,9 @@ class SqliteStore:
                     self._checkpoint("TRUNCATE")
                     self._note()
                 self._writer.close()
+        except apsw.Error as error:
+            # Nothing acknowledged depends on closing: the WAL is read at the next start.
+            _log.warning("close_failed path=%s", self.path, exc_info=error)
         finally:
             self._reader = self._writer = None
             self._opened = False
@@ -258,7 +263,7 @@ class SqliteStore:
         return outcome
 
     def _after_commit(self) -> None:
-        if self._wal_pages >= CHECKPOINT_PAGES:
+        if self._wal_pages >= self._checkpoint_pages:
             self._checkpoint("PASSIVE")
         now = time.monotonic_ns()
         if now - self._noted_at >= NOTE_EVERY:
