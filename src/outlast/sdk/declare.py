@@ -103,14 +103,18 @@ def read_parameters(function: Callable[..., Any], *, what: str) -> tuple[Paramet
     return (
         Parameters(
             names=tuple(parameter.name for parameter in ordered),
-            types=tuple(types.get(parameter.name, Any) for parameter in ordered),
+            types=tuple(_written(types.get(parameter.name, Any)) for parameter in ordered),
             required=sum(parameter.default is inspect.Parameter.empty for parameter in ordered),
             keyword_only=frozenset(parameter.name for parameter in keyword_only),
             variadic=variadic,
-            result=types.get("return", Any),
+            result=_written(types.get("return", Any)),
         ),
         takes_context,
     )
+
+
+def _written(annotation: Any) -> Any:
+    return Any if annotation is object else annotation  # both say nothing about how a value is to be read
 
 
 def _types_of(function: Callable[..., Any], *, where: str) -> dict[str, Any]:

@@ -76,27 +76,15 @@ class Leases:
         while True:
             now = time.monotonic()
             self._look_after(now)
-            due = self._due(now)
+            due = [attempt for attempt in self._attempts.values() if _due_at(attempt) <= now]
             for start in range(0, len(due), BATCH_ITEMS_MAX):
                 await self._beat(due[start : start + BATCH_ITEMS_MAX])
             await asyncio.sleep(PAUSE_MIN)
-            self._next_at = min(self._next_at, time.monotonic() + PAUSE_MAX)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), max(0.0, self._next_at - time.monotonic()))
             self._wanted.clear()
-
-    def _due(self, now: float) -> list[Attempt]:
-        due: list[Attempt] = []
-        self._next_at = now + PAUSE_MAX
-        for attempt in self._attempts.values():
-            at = attempt.beat_at
-            if attempt.said and attempt.held:
-                at = min(at, attempt.sent_at + attempt.said_pause)
-            if at <= now:
-                due.append(attempt)
-            else:
-                self._next_at = min(self._next_at, at)
-        return due
+            now = time.monotonic()
+            self._next_at = min(map(_due_at, self._attempts.values()), default=now + PAUSE_MAX)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), min(max(0.0, self._next_at - now), PAUSE_MAX))
 
     async def _beat(self, attempts: list[Attempt]) -> None:
         sent_at = time.monotonic()
@@ -166,3 +154,10 @@ class Leases:
                 stuck,
                 stack,
             )
+
+
+def _due_at(attempt: Attempt) -> float:
+    """Return when the next heartbeat of ``attempt`` is due, on the monotonic clock."""
+    if attempt.said and attempt.held:
+        return min(attempt.beat_at, attempt.sent_at + attempt.said_pause)
+    return attempt.beat_at
