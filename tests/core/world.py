@@ -60,6 +60,7 @@ class World:
         self.core = ShardCore(claim, config=self.config, now=self.now, lease_until=lease_until)
         self.stepped_down = ""
         self.held = None
+        self.now += 1  # what this owner gives out is younger than what it took over
         self.settle()
 
     def restart(self) -> None:

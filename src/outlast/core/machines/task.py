@@ -72,6 +72,7 @@ def lease(task: Task, *, worker: str, identity: str, build: str, poll_id: str, n
     status.build = build
     status.worker_identity = identity
     status.poll_id = poll_id
+    status.completion = b""  # of an earlier lease: a late word under this one must not be taken for its repeat
     status.suspect = status.lost_in_a_row >= SUSPECT_AFTER
     status.attempt_deadline = later(now, task.spec.start_to_close) if task.spec.start_to_close else 0
     status.heartbeat_deadline = later(now, task.spec.heartbeat) if task.spec.heartbeat else 0
