@@ -141,7 +141,7 @@ def _lease_tasks(shard: Shard, waiting: WaitingPoll, seen: WorkerSeen) -> list[T
         if suspect is not None and suspect.state is TaskState.LEASED:
             return leased  # a suspect runs alone: nothing goes beside it
         if suspect is not None and suspect.ready and shard.hosts.get(seen.suspect) == seen.name:
-            if seen.leases:
+            if seen.leases or _overdue(shard, suspect):
                 return leased  # it starts here once the worker is idle
             del shard.hosts[seen.suspect]
             return [_lease(shard, suspect, poll)]
@@ -212,7 +212,14 @@ def _stands(shard: Shard, task_id: str, order_key: int) -> bool:
     task = shard.tasks.get(task_id)
     if task is None:
         return False
-    return task.ready and task.order_key == order_key and task_id not in shard.hosts
+    return task.ready and task.order_key == order_key and task_id not in shard.hosts and not _overdue(shard, task)
+
+
+def _overdue(shard: Shard, task: Task) -> bool:
+    """Return whether no attempt may start any more; the timer that ends the task is on its way."""
+    spec = task.spec
+    late_to_start = 0 < spec.start_by <= shard.now and task.attempt == 0
+    return late_to_start or 0 < spec.close_by <= shard.now
 
 
 def _lease(shard: Shard, task: Task, poll: Poll) -> TaskLease:
