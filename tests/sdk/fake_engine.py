@@ -55,6 +55,21 @@ class FakeRun:
     failure: Failure | None = None
     not_done: list[inputs.WorkflowTaskNotDone] = field(default_factory=list)
     first_ids: list[int] = field(default_factory=list)  # first_event_id of each dispatch
+    parked: list[Callable[[], list[events.Timed]]] = field(default_factory=list)
+
+    def arrived(self, make: Callable[[], list[events.Timed]]) -> None:
+        """Add events to the history; while a turn is out they wait for its end, as their ids do."""
+        if self.started:
+            self.parked.append(make)
+        else:
+            self.history.extend(make())
+            self.ready = True
+
+    def flush(self) -> None:
+        """A turn has ended: what waited goes into the history."""
+        parked, self.parked = self.parked, []
+        for make in parked:
+            self.arrived(make)
 
 
 class FakeEngine:
@@ -172,8 +187,8 @@ class FakeEngine:
                 return self._start(request)
             case inputs.SignalWorkflow():
                 run = self._run_of(request.workflow_id)
-                run.history.append((0, events.WorkflowExecutionSignaled(signal_name=request.name, input=request.input)))
-                run.ready = True
+                signaled = events.WorkflowExecutionSignaled(signal_name=request.name, input=request.input)
+                run.arrived(lambda: [(0, signaled)])
                 return inputs.Accepted()
             case inputs.Begin():
                 return inputs.Begun(items=tuple(None for _ in request.tokens))
@@ -233,18 +248,7 @@ class FakeEngine:
                 task.state = TaskState.CANCELED
         if task.run_id and task.state is TaskState.SUCCEEDED:
             run = self.runs[task.run_id]
-            run.history.append((0, events.ActivityTaskStarted(scheduled_event_id=task.scheduled_event_id)))
-            run.history.append(
-                (
-                    0,
-                    events.ActivityTaskCompleted(
-                        scheduled_event_id=task.scheduled_event_id,
-                        started_event_id=len(run.history),
-                        result=task.result,
-                    ),
-                )
-            )
-            run.ready = True
+            run.arrived(lambda: _ended(run, task))
         return None
 
     async def _poll(self, poll: inputs.Poll) -> inputs.Reply:
@@ -371,6 +375,7 @@ class FakeEngine:
         run.not_done.append(item)
         run.started = False
         run.sticky_from = 0
+        run.flush()
         return inputs.WorkflowTaskReply()
 
     def _turn_done(self, item: inputs.WorkflowTaskDone) -> inputs.WorkflowTaskReply:
@@ -386,7 +391,9 @@ class FakeEngine:
         for command in item.commands:
             self._apply(run, command)
         run.sticky_from = len(run.history) if item.cached else 0
-        return inputs.WorkflowTaskReply(last_event_id=len(run.history))
+        last_event_id = len(run.history)
+        run.flush()
+        return inputs.WorkflowTaskReply(last_event_id=last_event_id)
 
     def _apply(self, run: FakeRun, command: commands.Command) -> None:
         match command:
@@ -422,3 +429,11 @@ class FakeEngine:
         self.tasks[task_id] = FakeTask(
             request, workflow_id=run.workflow_id, run_id=run.run_id, scheduled_event_id=event_id
         )
+
+
+def _ended(run: FakeRun, task: FakeTask) -> list[events.Timed]:
+    started = events.ActivityTaskStarted(scheduled_event_id=task.scheduled_event_id)
+    completed = events.ActivityTaskCompleted(
+        scheduled_event_id=task.scheduled_event_id, started_event_id=len(run.history) + 1, result=task.result
+    )
+    return [(0, started), (0, completed)]

@@ -45,14 +45,14 @@ class Client:
 
     def ask(self, request: Request, kind: type[K], *, instead: str, timeout: float | None = PATIENCE) -> K:
         """Send ``request`` and return its reply, blocking. ``instead`` names the async twin for the error."""
-        return self.portal.run(self._send(request, kind, timeout), instead=instead)
+        return self.portal.run(self.send(request, kind, timeout), instead=instead)
 
     async def aask(self, request: Request, kind: type[K], *, instead: str, timeout: float | None = PATIENCE) -> K:
         """Send ``request`` and return its reply. May be awaited on any loop."""
-        return await self.portal.arun(self._send(request, kind, timeout), instead=instead)
+        return await self.portal.arun(self.send(request, kind, timeout), instead=instead)
 
-    async def _send(self, request: Request, kind: type[K], timeout: float | None) -> K:
-        """Send until answered: the ids in the request make a repeat happen once.
+    async def send(self, request: Request, kind: type[K], timeout: float | None) -> K:
+        """Send until answered, on the client's loop: the ids in the request make a repeat happen once.
 
         Raises:
             Refusal: it was refused, or the engine could not be reached within ``timeout`` seconds.

@@ -1,5 +1,6 @@
 """What enqueue and start give: a name for the thing, its result, and the few words one can say to it."""
 
+import time
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -138,8 +139,9 @@ class WorkflowHandle(Generic[R]):
         """
         client = self._connect()
         limit = seconds(timeout)
+        work = _closed(client, self.id, self.run_id, limit)
         try:
-            reply = client.ask(self._await(), WorkflowOutcome, instead="handle.aresult()", timeout=limit)
+            reply = client.portal.run(work, instead="handle.aresult()")
         except Refusal as error:
             raise _late(error, f"Workflow {self.id}", limit) from None
         return self._read(reply, client)
@@ -148,8 +150,9 @@ class WorkflowHandle(Generic[R]):
         """As ``result``, without blocking the loop."""
         client = self._connect()
         limit = seconds(timeout)
+        work = _closed(client, self.id, self.run_id, limit)
         try:
-            reply = await client.aask(self._await(), WorkflowOutcome, instead="handle.aresult()", timeout=limit)
+            reply = await client.portal.arun(work, instead="handle.aresult()")
         except Refusal as error:
             raise _late(error, f"Workflow {self.id}", limit) from None
         return self._read(reply, client)
@@ -194,9 +197,6 @@ class WorkflowHandle(Generic[R]):
         request = DescribeWorkflow(workflow_id=self.id, run_id=self.run_id)
         return await self._connect().aask(request, WorkflowInfo, instead="handle.adescribe()")
 
-    def _await(self) -> AwaitWorkflow:
-        return AwaitWorkflow(workflow_id=self.id, run_id=self.run_id)
-
     def _signal(self, client: Client, signal: Signal[S], value: S) -> SignalWorkflow:
         return SignalWorkflow(
             workflow_id=self.id,
@@ -224,6 +224,17 @@ class WorkflowHandle(Generic[R]):
             return None  # type: ignore[return-value]  # pyright: ignore[reportReturnType] - what a function without return gives
         value: R = client.converter.from_payload(reply.result[0], self._result_type, path="result")
         return value
+
+
+async def _closed(client: Client, workflow_id: str, run_id: str, limit: float | None) -> WorkflowOutcome:
+    """Return how the last run of a chain ended, having waited for each; on the client's loop."""
+    ends = None if limit is None else time.monotonic() + limit
+    while True:
+        left = None if ends is None else max(0.0, ends - time.monotonic())
+        reply = await client.send(AwaitWorkflow(workflow_id=workflow_id, run_id=run_id), WorkflowOutcome, left)
+        if not reply.new_run_id:
+            return reply
+        run_id = reply.new_run_id
 
 
 def _late(error: Refusal, what: str, limit: float | None) -> Exception:
