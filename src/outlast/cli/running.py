@@ -15,16 +15,17 @@ Result = TypeVar("Result")
 _LEVELS: Final = {"DEBUG", "INFO", "WARNING", "ERROR"}
 
 
-def log_to_stderr(name: str = "") -> None:
+def log_to_stderr() -> None:
     """Log one line each on stderr; ``OUTLAST_LOG`` sets the level."""
     level = os.environ.get("OUTLAST_LOG", "INFO").upper()
     handler = logging.StreamHandler(sys.stderr)
-    formatter = logging.Formatter(f"%(asctime)s %(levelname)-7s {name and name + ' '}%(name)s: %(message)s", "%H:%M:%S")
+    formatter = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S")
     formatter.converter = time.gmtime
     handler.setFormatter(formatter)
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level if level in _LEVELS else "INFO")
+    logging.getLogger("uvicorn").setLevel("WARNING")  # its starting and stopping are not news of their own
 
 
 async def until_told(loop: asyncio.AbstractEventLoop) -> None:

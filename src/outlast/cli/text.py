@@ -8,8 +8,10 @@ _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
 def span(nanoseconds: int) -> str:
-    """Return "0.3 s", "4 m 12 s", "2 h 3 m", "3 d 4 h"."""
+    """Return "30 ms", "1.3 s", "4 m 12 s", "2 h 3 m", "3 d 4 h"."""
     seconds = max(0, nanoseconds) / 1e9
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
     if seconds < 10:  # noqa: PLR2004 - tenths say something only there
         return f"{seconds:.1f} s"
     left = round(seconds)
@@ -25,7 +27,7 @@ def span(nanoseconds: int) -> str:
 
 
 def instant(nanoseconds: int) -> str:
-    """Return "30 Nov 03:26:41" in UTC, with the year when it is another one than 1970 seconds can say; "-" for none."""
+    """Return "30 Nov 2026 03:26:41" in UTC; "-" for none."""
     if not nanoseconds:
         return "-"
     when = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=nanoseconds // 1000)

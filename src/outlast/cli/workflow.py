@@ -125,15 +125,15 @@ async def _events(look: Look, info: WorkflowInfo) -> list[Recorded]:
 def _told(info: WorkflowInfo, events: list[Recorded], steps: list[Step], *, raw: bool) -> str:
     lines = [
         f"{clean(info.workflow_id)}  {clean(info.type)}  {info.status.value.replace('_', ' ')}",
-        f"  run      {info.run_id}",
-        f"  started  {instant(info.started_at)} UTC"
+        f"  run       {info.run_id}",
+        f"  started   {instant(info.started_at)} UTC"
         + (f", took {span(info.closed_at - info.started_at)}" if info.closed_at else ""),
-        f"  events   {info.events}",
+        f"  events    {info.events}",
     ]
     if info.status is RunStatus.RUNNING:
         lines.append(f"  waits for {clean(waits_for(info, now=time.time_ns()))}")  # noqa: TID251 - as above
     if info.failure is not None:
-        lines.append(f"  failure  {clean(f'{info.failure.type}: {info.failure.message}')}")
+        lines.append(f"  failure   {clean(f'{info.failure.type}: {info.failure.message}')}")
     if raw:
         told = [(str(id), instant(at), type(event).__name__, _fields(event)) for id, at, event in events]
         return "\n".join(lines) + "\n\n" + table(("EVENT", "AT", "KIND", "FIELDS"), told)

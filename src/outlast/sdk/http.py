@@ -4,7 +4,7 @@ Requests that are sent in the same turn of a loop travel in one body, so that ma
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 from urllib.parse import quote
 
@@ -46,7 +46,15 @@ class Lost(Exception):
 class HttpTransport:
     """``protocol.transport.Transport`` to a server at ``address``, for example ``http://127.0.0.1:7070``."""
 
-    def __init__(self, address: str, *, namespace: str = "default", token: str = "") -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        namespace: str = "default",
+        token: str = "",
+        on_lost: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """``on_lost`` is awaited whenever an answer was lost, before the request is sent again; it may raise to end that."""
         if not address.startswith(("http://", "https://")):
             raise Invalid(
                 "invalid_request", f'The server\'s address is "{address}".', remedy="Write http://HOST:PORT."
@@ -57,6 +65,7 @@ class HttpTransport:
         self._headers = {HEADER: str(PROTOCOL), "accept": MSGPACK}
         if token:
             self._headers["authorization"] = f"Bearer {token}"
+        self._on_lost = on_lost
         self._lines: dict[int, _Line] = {}
 
     async def call(self, request: Request, *, timeout: float | None = None) -> Reply:
@@ -112,6 +121,8 @@ class HttpTransport:
             try:
                 reply = await self._line(loop).ask(request)
             except Lost as lost:
+                if self._on_lost is not None:
+                    await self._on_lost()
                 refusal = Unavailable(
                     "timeout", f"{self.address} does not answer: {lost}.", remedy="Look whether the server is up."
                 )
@@ -135,6 +146,8 @@ class HttpTransport:
             try:
                 return decode(await self._line(loop).get(path, {name: text for name, text in fields.items() if text}))
             except (Lost, msgspec.MsgspecError) as error:
+                if self._on_lost is not None:
+                    await self._on_lost()
                 if loop.time() + pause >= ends:
                     raise Unavailable(
                         "timeout", f"{self.address} does not answer: {error}.", remedy="Look whether the server is up."
@@ -187,7 +200,7 @@ class _Line:
             ) as response:
                 body = await response.read()
                 status = response.status
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        except (aiohttp.ClientError, OSError, RuntimeError) as error:  # RuntimeError: the session was closed
             raise Lost(said(error)) from error
         if status == 200:  # noqa: PLR2004 - OK
             return body
@@ -243,7 +256,7 @@ class _Line:
                 timeout=aiohttp.ClientTimeout(total=timeout, connect=CONNECT_TIMEOUT),
             ) as response:
                 return await response.read()
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        except (aiohttp.ClientError, OSError, RuntimeError) as error:  # as above
             raise Lost(said(error)) from error
 
 

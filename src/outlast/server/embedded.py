@@ -71,7 +71,9 @@ def start(
         else:
             return _owner(running, namespace)
         if address := holder_of(stores.path):
-            return _client(address, namespace, stores.path)
+            return _follower(
+                address, store_url, stores.path, namespace=namespace, config=config, serve=serve
+            )
         if time.monotonic() > ends:
             raise Unavailable("store_locked", locked.fact, remedy=locked.remedy)
         time.sleep(0.05)
@@ -181,8 +183,25 @@ def _owner(running: EngineThread, namespace: str) -> EmbeddedEngine:
     return EmbeddedEngine(transport, lambda: running.address, running.stop)
 
 
-def _client(address: str, namespace: str, path: str) -> EmbeddedEngine:
-    from outlast.sdk.http import HttpTransport
+def _follower(
+    address: str, store_url: str, path: str, *, namespace: str, config: ShardConfig | None, serve: bool
+) -> EmbeddedEngine:
+    from outlast.server.following import FollowingTransport
 
     LOG.info("%s is held by the engine at %s: working as its client", path, address)
-    return EmbeddedEngine(HttpTransport(address, namespace=namespace), lambda: address, lambda: None)
+    taken: list[EngineThread] = []
+
+    def take_over() -> Transport:
+        running = EngineThread(open_stores(store_url), namespace=namespace, config=config, serve=serve)
+        running.start()
+        taken.append(running)
+        return InProcessTransport(running.engine, namespace=namespace)
+
+    def stop() -> None:
+        for running in taken:
+            running.stop()
+
+    transport = FollowingTransport(
+        address, namespace=namespace, holder=lambda: holder_of(path), take_over=take_over
+    )
+    return EmbeddedEngine(transport, lambda: taken[-1].address if taken else transport.address, stop)
