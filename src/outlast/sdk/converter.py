@@ -6,19 +6,21 @@ the part that cannot be written. Without an annotation plain JSON comes back as 
 Encodings: ``json/plain`` (UTF-8 JSON), ``binary/plain`` (bytes) and ``binary/null`` (None).
 """
 
+import inspect
 import types
 import typing
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
 from outlast.core import limits
 from outlast.core.payload import Payload
 from outlast.sdk.definition import Parameters
-from outlast.sdk.errors import BadArguments, NotReadable, NotSerializable, PayloadTooLarge
+from outlast.sdk.errors import BadArguments, NotReadable, PayloadTooLarge
 from outlast.sdk.lossless import check, explain
 
 JSON: Final = "json/plain"
@@ -28,13 +30,15 @@ NULL_PAYLOAD: Final = Payload(NULL)
 KWARGS: Final = {"kwargs": b"1"}
 CUT_AT: Final = 120  # characters of a value shown in an error
 
+CONTAINERS: Final = (dict, list, tuple, set, frozenset)
+
 _PLAIN_LEAVES: Final = frozenset({str, int, bool})
 
 
 def _hook(value: Any) -> Any:
-    dump = getattr(type(value), "model_dump", None)
+    dump: Any = getattr(value, "model_dump", None)
     if dump is not None:
-        return value.model_dump(mode="json", by_alias=True)
+        return dump(mode="json", by_alias=True)
     if isinstance(value, PurePath):
         return str(value)
     raise TypeError(type(value).__qualname__)
@@ -46,7 +50,7 @@ def _unhook(type_: Any, value: Any) -> Any:
         return validate(value)
     if isinstance(type_, type) and issubclass(type_, PurePath):
         return type_(value)
-    raise TypeError(f"there is no way to make a {getattr(type_, '__qualname__', type_)} of it")
+    raise TypeError(f"there is no way to make {type_} of it")
 
 
 _ENCODE: Final = msgspec.json.Encoder(enc_hook=_hook).encode
@@ -76,7 +80,7 @@ class Converter:
         if value is None:
             return NULL_PAYLOAD
         if isinstance(value, bytes | bytearray | memoryview):
-            return _bounded(Payload(BYTES, bytes(value)), path)
+            return _bounded(Payload(BYTES, bytes(cast("bytes", value))), path)
         data = encode(value, path=path, declared=declared)
         if len(data) > limits.PAYLOAD_BYTES_MAX:
             return _bounded(Payload(JSON, data), path)
@@ -162,7 +166,7 @@ class Converter:
 
 def encode(value: Any, *, path: str, declared: Any = Any) -> bytes:
     """Return ``value`` as JSON that reads back equal as ``declared``; raises NotSerializable."""
-    kind = type(value)
+    kind: type = value.__class__
     if kind in _PLAIN_LEAVES:
         try:
             return _ENCODE(value)
@@ -171,7 +175,7 @@ def encode(value: Any, *, path: str, declared: Any = Any) -> bytes:
     traits = traits_of(declared)
     try:
         if traits.model is not None and kind is traits.model:
-            data = value.model_dump_json(by_alias=True).encode()
+            data: bytes = value.model_dump_json(by_alias=True).encode()
         else:
             data = (_ENCODE_SORTED if traits.sets else _ENCODE)(value)
     except Exception as error:  # noqa: BLE001 - as above
@@ -229,11 +233,13 @@ def bind(
         if names[place] not in named:
             break
         positional.append((named.pop(names[place]), names[place], parameters.types[place]))
-    missing = [
-        name for name in names[: parameters.required] if name not in named and name not in names[: len(positional)]
-    ]
-    if missing:
-        raise BadArguments(f"Missing: {', '.join(missing)}.", remedy=f"The parameters are: {', '.join(names)}.")
+    given = {name for _, name, _ in positional} | named.keys()
+    if sum(name in given for name in parameters.names) < parameters.required:
+        left = [name for name in parameters.names if name not in given]
+        raise BadArguments(
+            f"{parameters.required} arguments are required and {len(given)} were given; missing: {', '.join(left)}.",
+            remedy=f"The parameters are: {', '.join(parameters.names)}.",
+        )
     return positional, named
 
 
@@ -294,18 +300,15 @@ def _scan(declared: Any, seen: set[int]) -> set[str]:
     if origin is typing.Literal:
         return set()
     found: set[str] = set()
-    base = origin if isinstance(origin, type) else declared
-    if isinstance(base, type):
-        if issubclass(base, set | frozenset) or base.__name__ in ("AbstractSet", "MutableSet", "Set"):
+    base: Any = origin if isinstance(origin, type) else declared
+    structured = hasattr(base, "__annotations__") and not isinstance(base, types.FunctionType)
+    if inspect.isclass(base):
+        if issubclass(cast("type", base), AbstractSet):
             found.add("set")
-        if (
-            not args
-            and issubclass(base, dict | list | tuple | set | frozenset)
-            and not hasattr(base, "__annotations__")
-        ):
+        if not args and not structured and issubclass(cast("type", base), CONTAINERS):
             found.add("open")
     inside: list[Any] = [arg for arg in args if arg is not Ellipsis and not isinstance(arg, str | int | bytes)]
-    if hasattr(base, "__annotations__") and not isinstance(base, types.FunctionType):
+    if structured:
         try:
             inside.extend(typing.get_type_hints(base).values())
         except (NameError, TypeError):

@@ -20,6 +20,7 @@ UNITS: Final[dict[str, int]] = {
     "d": DAY,
     "w": 7 * DAY,
 }
+DIGITS_MAX: Final = 20  # of a whole number; more is over any bound
 FORMS: Final = 'Write "250ms", "10s", "15m", "2h", "3d", "1h30m", a timedelta, or a number of seconds.'
 
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d|w)")
@@ -69,7 +70,7 @@ def _read_text(text: str, name: str) -> int:
 
 def _scaled(number: str, unit: int) -> int:
     whole, _, fraction = number.partition(".")
-    if len(whole) > 20:
+    if len(whole) > DIGITS_MAX:
         return limits.SPAN_MAX + 1
     # Whole numbers only: a float of nanoseconds would lose the last digits of long spans.
     digits = fraction[:12]

@@ -10,6 +10,8 @@ import traceback
 from types import TracebackType
 from typing import Any, Final
 
+import msgspec
+
 from outlast.core import limits
 from outlast.core.failure import Failure, FailureKind
 from outlast.sdk import errors
@@ -117,10 +119,23 @@ def _trace_of(exception: BaseException) -> str:
 
 
 def _cause_of(exception: BaseException, depth: int) -> Failure | None:
+    if depth + 1 >= limits.FAILURE_DEPTH_MAX:
+        return None
+    if isinstance(exception, errors.TaskError):
+        return _trimmed(exception.failure, depth + 1)  # with the trace from the worker where it happened
     cause = exception.__cause__ or (None if exception.__suppress_context__ else exception.__context__)
-    if cause is None or cause is exception or depth + 1 >= limits.FAILURE_DEPTH_MAX:
+    if cause is None or cause is exception:
         return None
     return failure_of(cause, depth=depth + 1)
+
+
+def _trimmed(failure: Failure, depth: int) -> Failure | None:
+    """Return ``failure`` without the causes that would lie deeper than failures may."""
+    if depth >= limits.FAILURE_DEPTH_MAX:
+        return None
+    if failure.cause is None:
+        return failure
+    return msgspec.structs.replace(failure, cause=_trimmed(failure.cause, depth + 1))
 
 
 def _next_delay_of(exception: BaseException) -> int | None:
@@ -165,9 +180,10 @@ def _class_of(failure: Failure, base: type[errors.TaskError]) -> type[Exception]
 
 def _made(cls: type[Exception], text: str, failure: Failure, task: str, attempt: int) -> Exception | None:
     """Make an instance without the user's ``__init__``, whose arguments nobody has any more."""
+    plain = errors.TaskError(text, failure=failure, task=task, attempt=attempt)
     try:
         made = cls.__new__(cls, text)
-        errors.TaskError.__init__(made, text, failure=failure, task=task, attempt=attempt)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        made.__dict__.update(plain.__dict__)
         made.args = (text,)
     except Exception:  # noqa: BLE001 - a class that cannot be made so is raised as a plain TaskError
         return None

@@ -8,18 +8,20 @@ Nothing is patched and no module is imported twice. Two watches look only at cod
   nothing at a place once it is known to be harmless. A replay needs no such watch: what it repeats was watched when it
   was new, and what it does otherwise is nondeterminism.
 
-A violation fails the turn even if the code catches it.
+A violation fails the turn even if the code catches it. Two ways around
+the call watch are known: C code that calls such a function itself (``map(…)`` over it), and, from Python 3.12 on, a call
+through a variable at a place that first called something else. What they lead to is found when the history is replayed.
 """
 
 import _thread
-import datetime
+import datetime as dt
 import gc
 import os
 import random
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any, Final, Protocol
@@ -53,12 +55,13 @@ FUNCTIONS: Final[dict[Any, str]] = {
     },
     time.sleep: SLEEP,
     _thread.start_new_thread: THREADS,
-    os.urandom: CHANCE,
+    os.urandom: CHANCE,  # noqa: TID251 - named, not asked
     **({os.getrandom: CHANCE} if hasattr(os, "getrandom") else {}),
-    **({uuid._generate_time_safe: UUIDS} if getattr(uuid, "_generate_time_safe", None) else {}),  # noqa: SLF001
+    getattr(uuid, "_generate_time_safe", None): UUIDS,
 }  # fmt: skip
 NAMES: Final = frozenset(
-    {function.__name__ for function in FUNCTIONS} | {"now", "utcnow", "today", "random", "getrandbits", "seed"}
+    {function.__name__ for function in FUNCTIONS if function is not None}
+    | {"now", "utcnow", "today", "random", "getrandbits", "seed"}
 )
 
 EVENTS: Final[dict[str, tuple[str, str]]] = {
@@ -85,11 +88,16 @@ EVENTS: Final[dict[str, tuple[str, str]]] = {
 }
 
 # Parts of the standard library that may read the host on the code's behalf: what they read decides nothing.
-TRUSTED: Final = tuple(
-    f"{STDLIB}/{name}"
-    for name in ("logging/", "linecache.py", "tokenize.py", "traceback.py", "warnings.py", "zoneinfo/", "encodings/",
-                 "importlib/", "inspect.py", "locale.py", "_strptime.py", "weakref.py")
-) + ("<frozen importlib",)  # fmt: skip
+TRUSTED: Final = (
+    "<frozen importlib",
+    *(
+        f"{STDLIB}/{name}"
+        for name in (
+            "logging/", "linecache.py", "tokenize.py", "traceback.py", "warnings.py", "zoneinfo/", "encodings/",
+            "importlib/", "inspect.py", "locale.py", "_strptime.py", "weakref.py",
+        )
+    ),
+)  # fmt: skip
 TOOL: Final = 3  # of sys.monitoring's ids, one that the standard library gives to nobody
 
 
@@ -104,7 +112,7 @@ def refuse_direct_call(definition: TaskDefinition) -> None:
     runtime = CURRENT.get()
     if runtime is None:
         return
-    place = _place_of(sys._getframe(1))  # noqa: SLF001
+    place = _place_of(_frame())
     error = DirectCall(
         f"{definition.name}(…) was called directly inside workflow code ({place}): "
         "a direct call is not recorded and would run again on each replay.",
@@ -115,7 +123,7 @@ def refuse_direct_call(definition: TaskDefinition) -> None:
 
 
 @contextmanager
-def lifted() -> Iterator[None]:
+def lifted() -> Generator[None]:
     """Let code read the host for a moment; for what is recorded (``side_effect``) or decides nothing (logging)."""
     token = CURRENT.set(None)
     try:
@@ -158,7 +166,7 @@ def _audit(event: str, _args: tuple[Any, ...]) -> None:
     runtime = CURRENT.get()
     if runtime is None:
         return
-    place = _judged(sys._getframe(1))  # noqa: SLF001
+    place = _judged(_frame())
     if place:
         _refuse(runtime, f"Workflow code {told[0]}", place, told[1])
 
@@ -168,7 +176,7 @@ def _profile(frame: FrameType, event: str, called: Any) -> None:
         _called(frame, called, getattr(called, "__self__", None))
 
 
-def _called(frame: FrameType, called: Any, owner: Any) -> None:
+def _called(frame: FrameType | None, called: Any, owner: Any) -> None:
     told = _reads_host(frame, called, owner)
     if told is None:
         return
@@ -181,7 +189,7 @@ def _called(frame: FrameType, called: Any, owner: Any) -> None:
         _refuse(runtime, f"Workflow code called {told[0]}", place, told[1])
 
 
-def _reads_host(frame: FrameType, called: Any, owner: Any) -> tuple[str, str] | None:
+def _reads_host(frame: FrameType | None, called: Any, owner: Any) -> tuple[str, str] | None:
     name = called.__name__
     try:
         remedy = FUNCTIONS.get(called)
@@ -189,24 +197,24 @@ def _reads_host(frame: FrameType, called: Any, owner: Any) -> tuple[str, str] | 
         remedy = None
     if remedy is not None:
         module = getattr(called, "__module__", "") or "time"
-        remedy = UUIDS if frame.f_code.co_filename == uuid.__file__ else remedy
+        remedy = UUIDS if frame is not None and frame.f_code.co_filename == uuid.__file__ else remedy
         return f"{'os' if module == 'posix' else module}.{name}", remedy
     if name in ("now", "utcnow", "today"):
-        if isinstance(owner, type) and issubclass(owner, datetime.date):
+        if isinstance(owner, type) and issubclass(owner, dt.date):
             return f"{owner.__name__}.{name}", CLOCK
         return None
     if owner is _SHARED:
         return f"random.{name}", CHANCE
-    if name == "seed" and isinstance(owner, random.Random) and frame.f_locals.get("a", 0) is None:
+    if name == "seed" and isinstance(owner, random.Random) and frame and frame.f_locals.get("a", 0) is None:
         return "random.Random() without a seed", CHANCE
     return None
 
 
-_SHARED: Final[Any] = random.random.__self__  # type: ignore[attr-defined]  # pyright: ignore
+_SHARED: Final[Any] = getattr(random.random, "__self__")  # noqa: B009, TID251 - named, not asked; stubs do not know it
 
 
 def _install_monitoring() -> None:
-    monitoring: Any = sys.monitoring  # type: ignore[attr-defined]  # pyright: ignore
+    monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - 3.11 has none and is not asked
     try:
         monitoring.use_tool_id(TOOL, "outlast")
     except ValueError:  # another tool has it: the audit hook and the replay check remain
@@ -222,11 +230,15 @@ def _install_monitoring() -> None:
             owner = getattr(called, "__self__", None)
             if owner is None or owner is time:
                 owner = first if first is not missing else None
-            _called(sys._getframe(1), called, owner)  # noqa: SLF001
+            _called(_frame(), called, owner)
         return None
 
     monitoring.register_callback(TOOL, monitoring.events.CALL, on_call)
     monitoring.set_events(TOOL, monitoring.events.CALL)
+
+
+def _frame() -> FrameType | None:
+    return sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 def _refuse(runtime: Any, what: str, place: str, remedy: str) -> None:

@@ -13,13 +13,19 @@ import sys
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from contextvars import Context, copy_context
+from functools import partial
 from types import CodeType, CoroutineType
 from typing import Any, Final, Protocol
 
 from outlast.sdk.errors import SandboxViolation
 
 AS_COMPLETED_CODE: Final[CodeType] = asyncio.as_completed.__code__
+YIELDS_MAX: Final = 100  # of clean-up code in a run that is disposed of
 PRUNE_FROM: Final = 256  # tasks held before finished ones are let go
+
+
+# From Python 3.12 on; before, tasks of two loops on one thread do not know of each other.
+_swap_current_task: Final[Callable[[Any, Any], Any] | None] = getattr(asyncio.tasks, "_swap_current_task", None)
 
 
 class Abandoned(BaseException):
@@ -133,7 +139,6 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self._closed = False
         self._prune_at = PRUNE_FROM
         self._generators: list[Any] = []
-        self.time = timers.now
 
     # What asyncio asks for.
 
@@ -157,10 +162,11 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
 
     def fire(self, handle: TimerHandle) -> None:
         """The durable timer of ``handle`` has fired: its callback runs next."""
-        handle._scheduled = False  # noqa: SLF001
-        self._ready.append(Handle(handle._callback, handle._args, handle._context))  # noqa: SLF001  # type: ignore[attr-defined]
+        self._ready.append(Handle(handle._callback, tuple(handle._args), handle._context))  # noqa: SLF001  # type: ignore[attr-defined]
 
     def create_future(self) -> Future:
+        if self._closed:
+            raise Abandoned  # clean-up code of a run that was disposed of must not wait for anything
         future = Future(loop=self)
         self.numbers = number = self.numbers + 1
         future.number = number
@@ -169,6 +175,9 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
     def create_task(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None, **more: Any
     ) -> Task:
+        if self._closed:
+            coro.close()
+            raise Abandoned
         refuse_unordered(coro)
         self.numbers = number = self.numbers + 1
         task = Task.__new__(Task)
@@ -183,6 +192,10 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         self.timers.lost(context)
+
+    def time(self) -> float:
+        """Return the run's own clock: seconds since it was started."""
+        return self.timers.now()
 
     def get_debug(self) -> bool:
         return False
@@ -231,12 +244,11 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self._closed = True
         self._ready.clear()
         for task in self.tasks:
-            coroutine = task.get_coro()
+            coroutine: Any = task.get_coro()
             if not task.done() and coroutine is not None:
-                try:
-                    coroutine.close()
-                except BaseException:  # noqa: BLE001, S110 - clean-up code of a run that lives on elsewhere
-                    pass
+                _end(coroutine.close)
+        for generator in self._generators:
+            _end(partial(generator.aclose().send, None))
         self.tasks.clear()
         self._generators.clear()
         self._ready.clear()
@@ -253,8 +265,8 @@ class Entered:
     def __enter__(self) -> None:
         self._before = asyncio._get_running_loop()  # noqa: SLF001
         self._task = None
-        if self._before is not None and sys.version_info >= (3, 12):
-            self._task = asyncio.tasks._swap_current_task(self._before, None)  # type: ignore[attr-defined]  # noqa: SLF001  # pyright: ignore
+        if self._before is not None and _swap_current_task is not None:
+            self._task = _swap_current_task(self._before, None)
         self._hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(firstiter=self._loop.keep_generator, finalizer=None)
         asyncio._set_running_loop(self._loop)  # noqa: SLF001
@@ -262,14 +274,27 @@ class Entered:
     def __exit__(self, *error: object) -> None:
         asyncio._set_running_loop(self._before)  # noqa: SLF001
         sys.set_asyncgen_hooks(*self._hooks)
-        if self._task is not None and sys.version_info >= (3, 12):
-            asyncio.tasks._swap_current_task(self._before, self._task)  # type: ignore[attr-defined]  # noqa: SLF001  # pyright: ignore
+        if self._task is not None and _swap_current_task is not None:
+            _swap_current_task(self._before, self._task)
+
+
+def _end(close: Callable[[], object]) -> None:
+    """Close a coroutine whose clean-up code may still yield a few times; what it raises is of no interest here."""
+    for _ in range(YIELDS_MAX):
+        try:
+            close()
+        except RuntimeError:
+            continue  # it ignored the exit: it has yielded, and goes on at the next attempt
+        except BaseException:  # noqa: BLE001 - the run lives on elsewhere
+            return
+        if not isinstance(close, partial):
+            return
 
 
 def refuse_unordered(coro: object) -> None:
     """Refuse to start a coroutine for ``asyncio.as_completed``, which starts them in the order of their addresses."""
-    frame = sys._getframe(2)  # noqa: SLF001
-    if frame.f_code.co_name != "ensure_future" and frame.f_code.co_name != "_ensure_future":
+    frame = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    if frame.f_code.co_name not in {"ensure_future", "_ensure_future"}:
         return
     for _ in range(4):
         caller = frame.f_back
@@ -338,7 +363,13 @@ def _refusal(name: str, remedy: str) -> Callable[..., object]:
 
 for _name, _remedy in REFUSED.items():
     setattr(WorkflowLoop, _name, _refusal(_name, _remedy))
-WorkflowLoop.__abstractmethods__ = frozenset()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def loop_of(timers: Timers) -> WorkflowLoop:
+    """Return a fresh loop for the run that keeps ``timers``."""
+    made: Any = WorkflowLoop  # the methods it refuses were added above, where type checkers do not see them
+    loop: WorkflowLoop = made(timers)
+    return loop
 
 
 def _hash_of_gathered(future: Any) -> int:

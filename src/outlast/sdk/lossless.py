@@ -4,18 +4,20 @@ It walks only values that have failed to encode, or whose JSON shows that someth
 """
 
 import dataclasses
-import datetime
+import datetime as dt
 import enum
 import math
 import types
 import typing
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from outlast.sdk.errors import NotSerializable
 
 DEPTH_MAX: Final = 200
+WHOLE_BITS_MAX: Final = 4096  # of a whole number
 PLAIN: Final = (str, int, float, bool, type(None))
 OPEN: Final = "open"  # nothing tells the reader what type it has
 KNOWN: Final = "known"  # something does
@@ -38,7 +40,7 @@ def explain(value: Any, path: str, error: Exception) -> NotSerializable:
 
 
 def _walk(value: Any, path: str, declared: Any, depth: int) -> None:
-    kind = type(value)
+    kind: type = value.__class__
     if kind is str:
         _text(value, path)
     elif kind is float:
@@ -55,13 +57,14 @@ def _walk(value: Any, path: str, declared: Any, depth: int) -> None:
             remedy="Pass ids instead of objects that refer to each other.",
         )
     elif isinstance(value, dict):
-        _mapping(value, path, _narrowed(declared), depth)
-    elif isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        types = _item_types(_narrowed(declared), len(value))
-        for place, part in enumerate(value):
-            _walk(part, f"{path}[{place}]", types[place] if place < len(types) else types[-1], depth + 1)
+        _mapping(cast("dict[object, object]", value), path, _narrowed(declared), depth)
+    elif isinstance(value, list | tuple) and not hasattr(kind, "_fields"):
+        items: list[Any] = list(cast("list[Any]", value))
+        declared_items = _item_types(_narrowed(declared), len(items))
+        for place, part in enumerate(items):
+            _walk(part, f"{path}[{place}]", declared_items[min(place, len(declared_items) - 1)], depth + 1)
     elif isinstance(value, set | frozenset):
-        _unordered(value, path, _narrowed(declared), depth)
+        _unordered(cast("set[Any]", value), path, _narrowed(declared), depth)
     else:
         _object(value, path, _narrowed(declared), depth)
 
@@ -101,15 +104,15 @@ def _text(value: str, path: str) -> None:
 
 
 def _whole(value: int | None, path: str) -> None:
-    if value is not None and value.bit_length() > 4096:
+    if value is not None and value.bit_length() > WHOLE_BITS_MAX:
         raise NotSerializable(
-            f"{path} is a number of {value.bit_length():,} bits: more than 4,096 are not read back everywhere.",
+            f"{path} is a number of {value.bit_length():,} bits: more than {WHOLE_BITS_MAX:,} are not read back everywhere.",
             path=path,
             remedy="Pass it as text or bytes.",
         )
 
 
-def _mapping(value: dict[Any, Any], path: str, declared: Any, depth: int) -> None:
+def _mapping(value: dict[object, object], path: str, declared: Any, depth: int) -> None:
     plain = declared is OPEN or declared is dict
     args = typing.get_args(declared)
     inner = Any if plain else args[1] if len(args) == 2 else KNOWN  # noqa: PLR2004
@@ -127,9 +130,9 @@ def _mapping(value: dict[Any, Any], path: str, declared: Any, depth: int) -> Non
         _walk(part, f"{path}[{key!r}]", inner, depth + 1)
 
 
-def _unordered(value: "set[Any] | frozenset[Any]", path: str, declared: Any, depth: int) -> None:
+def _unordered(value: "set[Any]", path: str, declared: Any, depth: int) -> None:
     base = typing.get_origin(declared) or declared
-    if declared is not KNOWN and not (isinstance(base, type) and issubclass(base, Set)):
+    if declared is not KNOWN and not (isinstance(base, type) and issubclass(base, AbstractSet)):
         raise NotSerializable(
             f"{path} is a set: not declared as one it would come back as a list, in another order each time.",
             path=path,
@@ -148,7 +151,7 @@ def _object(value: Any, path: str, declared: Any, depth: int) -> None:
         return
     if declared is OPEN and isinstance(value, bytes | bytearray | memoryview):
         raise NotSerializable(
-            f"{path} is {type(value).__name__}: without an annotation it would come back as text.",
+            f"{path} is binary: without an annotation it would come back as text.",
             path=path,
             remedy="Annotate it as bytes, or pass text.",
         )
@@ -161,13 +164,13 @@ def _object(value: Any, path: str, declared: Any, depth: int) -> None:
                 remedy="Pass data: numbers, text, lists, dataclasses, models; or what it takes to make the object again.",
             )
         return
-    hints = _hints(type(value))
+    hints = _hints(value.__class__)
     for name, part in fields:
         _walk(part, f"{path}.{name}", hints.get(name, KNOWN), depth + 1)
 
 
 @lru_cache(maxsize=1024)
-def _hints(cls: type) -> dict[str, Any]:
+def _hints(cls: Any) -> dict[str, Any]:
     try:
         return typing.get_type_hints(cls)
     except (NameError, TypeError):
@@ -181,20 +184,24 @@ def _known(value: Any) -> bool:
 
     return isinstance(
         value,
-        datetime.datetime | datetime.date | datetime.time | datetime.timedelta | bytes | bytearray | memoryview
+        dt.datetime | dt.date | dt.time | dt.timedelta | bytes | bytearray | memoryview
         | decimal.Decimal | uuid.UUID | pathlib.PurePath,
     )  # fmt: skip
 
 
-def _fields(value: Any) -> Iterator[tuple[str, Any]] | None:
-    cls = type(value)
+def _class_of(value: object) -> type:
+    return type(value)
+
+
+def _fields(value: object) -> Iterator[tuple[str, Any]] | None:
+    cls: Any = _class_of(value)
     if dataclasses.is_dataclass(cls):
         return ((field.name, getattr(value, field.name, None)) for field in dataclasses.fields(cls))
     names = getattr(cls, "__struct_fields__", None) or getattr(cls, "_fields", None)
     if names is not None:
         return ((name, getattr(value, name)) for name in names)
     if hasattr(cls, "model_fields"):
-        return iter(vars(value).items())
+        return ((name, part) for name, part in value.__dict__.items())
     attributes = getattr(cls, "__attrs_attrs__", None)
     if attributes is not None:
         return ((attribute.name, getattr(value, attribute.name)) for attribute in attributes)

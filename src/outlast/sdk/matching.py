@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from outlast.core import commands, events
+from outlast.core.payload import Payload
 from outlast.sdk.errors import Nondeterminism
 
 PATCH: Final = "patch"
@@ -32,17 +33,16 @@ Recorded = tuple[int, Any]  # event id, event
 
 def same(command: Any, event: Any, scheduled_event_id: int) -> bool:
     """Say whether ``command`` is the one that made ``event``; the id is that of the activity a cancel is for."""
-    kind = type(command)
-    if PAIRS.get(kind) is not type(event):
+    kind = _kind_of(command)
+    if PAIRS.get(kind) is not _kind_of(event):
         return False
     if kind is commands.ScheduleActivity:
         return bool(command.activity_id == event.activity_id and command.activity_type == event.activity_type)
     if kind is commands.StartTimer or kind is commands.CancelTimer:
         return bool(command.timer_id == event.timer_id)
     if kind is commands.RecordMarker:
-        return bool(
-            command.marker_name == event.marker_name
-            and (command.marker_name != PATCH or (command.details or {}).get("id") == (event.details or {}).get("id"))
+        return bool(command.marker_name == event.marker_name) and (
+            command.marker_name != PATCH or _patch_of(command) == _patch_of(event)
         )
     if kind is commands.RequestCancelActivity:
         return bool(event.scheduled_event_id == scheduled_event_id)
@@ -79,8 +79,9 @@ def disagreement(
 
 def told(item: Any) -> str:
     """Return a command or its event in words a user knows."""
-    tell = _TOLD.get(type(item))
-    return tell(item) if tell else type(item).__name__
+    kind = _kind_of(item)
+    tell = _TOLD.get(kind)
+    return tell(item) if tell else str(kind.__name__)
 
 
 def _activity(item: Any) -> str:
@@ -92,8 +93,16 @@ def _timer(item: Any) -> str:
 
 
 def _marker(item: Any) -> str:
-    identity = (item.details or {}).get("id")
-    return f"workflow.{item.marker_name}({identity.data.decode() if identity else '…'})"
+    return f"workflow.{item.marker_name}({_patch_of(item) or '…'})"
+
+
+def _kind_of(item: object) -> type:
+    return type(item)
+
+
+def _patch_of(item: Any) -> str:
+    details: dict[str, Payload] = item.details or {}
+    return details["id"].data.decode() if "id" in details else ""
 
 
 _TOLD: Final[dict[type, Callable[[Any], str]]] = {

@@ -1,12 +1,14 @@
 """How a run's main function ended, as the command that closes the run, or as a failure of the turn."""
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from outlast.core import commands
 from outlast.sdk.errors import (
     BadArguments,
+    HistoryGap,
     HoldsRun,
+    Nondeterminism,
     NotReadable,
     NotSerializable,
     PayloadTooLarge,
@@ -38,7 +40,7 @@ def closing_command(run: Verbs, main: Task) -> commands.Command:
         try:
             result = main.result()
             payload = run.converter.to_payload(result, path="result", declared=run.definition.parameters.result)
-        except Exception as bad:  # noqa: BLE001 - whatever a converter raises: the run is held, its result is not lost
+        except Exception as bad:  # whatever a converter raises: the run is held, its result is not lost
             raise turn_failure(bad) from bad
         return commands.CompleteWorkflow(result=(payload,))
     if isinstance(error, ContinueRequested):
@@ -54,7 +56,7 @@ def held(error: BaseException) -> BaseException | None:
     if isinstance(error, HOLDING):
         return error
     if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
+        for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
             found = held(inner)
             if found is not None:
                 return found
@@ -63,8 +65,6 @@ def held(error: BaseException) -> BaseException | None:
 
 def turn_failure(error: BaseException) -> HoldsRun:
     """Return ``error`` as a failure of the turn; Nondeterminism and HistoryGap stay what they are."""
-    from outlast.sdk.errors import HistoryGap, Nondeterminism  # noqa: PLC0415 - two names for one line
-
     if isinstance(error, Nondeterminism | HistoryGap | WorkflowTaskFailure):
         return error
     if isinstance(error, Abandoned):

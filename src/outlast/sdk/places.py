@@ -25,9 +25,10 @@ def places_of(run: Verbs) -> dict[str, str]:
         if len(places) >= PLACES_MAX:
             break
         for owner in _reached(waiting_for(task)):
+            identity = id(owner)
             if isinstance(owner, asyncio.Task):
-                lines.setdefault(id(owner), place)
-            name = names.get(id(owner))
+                lines.setdefault(identity, place)
+            name = names.get(identity)
             if name is not None:
                 places.setdefault(name, place)
         name = names.get(id(task))

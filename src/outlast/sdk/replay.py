@@ -10,7 +10,7 @@ import contextvars
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from outlast.core import commands, events
 from outlast.core.inputs import WorkflowTask
@@ -133,13 +133,13 @@ class WorkflowRun(Verbs):
                 if turn is not None:
                     self._replay_turn(*turn, recorded)
                     turn, recorded = None, []
-                started = (event_id, at, event)  # type: ignore[assignment]
+                started = (event_id, at, cast("events.WorkflowTaskStarted", event))
             elif kind is events.WorkflowTaskCompleted:
                 if started is None:
                     raise HistoryGap(f"Event {event_id} completes a workflow task that was not started.")
                 turn = (pending, *started)
                 pending, started = [], None
-                self._build = event.build  # type: ignore[union-attr]
+                self._build = cast("events.WorkflowTaskCompleted", event).build
             elif kind is events.WorkflowTaskFailed or kind is events.WorkflowTaskTimedOut:
                 started = None
         if turn is not None:
@@ -167,12 +167,13 @@ class WorkflowRun(Verbs):
     def _live_turn(self, pending: list[Recorded], event_id: int, at: int, started: events.WorkflowTaskStarted) -> Turn:
         self.replaying = False
         self.markers = deque()
-        watching = guard.watch()
+        self.watching = guard.watch()
         try:
             issued = self._run_turn(pending, event_id, at, started)
         finally:
-            if watching:
+            if self.watching:
                 guard.unwatch()
+                self.watching = False
         # Each command becomes one event; they follow the completion, which follows the started event.
         first = event_id + 2
         for future in self.scheduled:
@@ -308,21 +309,21 @@ class WorkflowRun(Verbs):
 
     # Applying one event.
 
-    def _started(self, _event_id: int, event: events.WorkflowExecutionStarted) -> None:
+    def on_started(self, _event_id: int, event: events.WorkflowExecutionStarted) -> None:
         self.begin(event)
         try:
             args, kwargs = self.converter.payloads_to_arguments(self.definition.parameters, event.input)
             coroutine = self.definition.function(*args, **kwargs)
             self._main = self.loop.create_task(coroutine, name="main")
-        except Exception as error:  # noqa: BLE001 - the stored input does not fit the code: hold the run, do not lose it
+        except Exception as error:  # the stored input does not fit the code: hold the run, do not lose it
             raise turn_failure(error) from error
 
-    def _signaled(self, event_id: int, event: events.WorkflowExecutionSignaled) -> None:
+    def on_signaled(self, event_id: int, event: events.WorkflowExecutionSignaled) -> None:
         mailbox = self.mailbox(event.signal_name)
         mailbox.signals.append(Received(event_id, event))
         mailbox.wake()
 
-    def _cancel_requested(self, _event_id: int, event: events.WorkflowExecutionCancelRequested) -> None:
+    def on_cancel_requested(self, _event_id: int, event: events.WorkflowExecutionCancelRequested) -> None:
         self.cancel_requested = True
         self.cancel_reason = event.reason
         self.cancel_main()
@@ -337,7 +338,7 @@ class WorkflowRun(Verbs):
                 waiter.absorbing = True
             self._main.cancel()
 
-    def _timer_fired(self, _event_id: int, event: events.TimerFired) -> None:
+    def on_timer_fired(self, _event_id: int, event: events.TimerFired) -> None:
         handle: TimerHandle | None = self.timers.pop(event.timer_id, None)
         if handle is not None:
             self.loop.fire(handle)
@@ -348,7 +349,7 @@ class WorkflowRun(Verbs):
             raise HistoryGap(f"An activity has ended that this run did not schedule at event {scheduled_event_id}.")
         return None if future.done() else future
 
-    def _activity_completed(self, _event_id: int, event: events.ActivityTaskCompleted) -> None:
+    def on_activity_completed(self, _event_id: int, event: events.ActivityTaskCompleted) -> None:
         future = self._activity(event.scheduled_event_id)
         if future is None:
             return
@@ -369,7 +370,7 @@ class WorkflowRun(Verbs):
             self.loop.run_ready()
             self.cancel_main()
 
-    def _activity_failed(self, _event_id: int, event: Any) -> None:
+    def on_activity_failed(self, _event_id: int, event: Any) -> None:
         future = self._activity(event.scheduled_event_id)
         if future is not None:
             error = exception_of(event.failure, task=future.definition.name)
@@ -378,7 +379,7 @@ class WorkflowRun(Verbs):
                 self.loop.run_ready()
                 self.cancel_main()
 
-    def _activity_canceled(self, _event_id: int, event: events.ActivityTaskCanceled) -> None:
+    def on_activity_canceled(self, _event_id: int, event: events.ActivityTaskCanceled) -> None:
         future = self._activity(event.scheduled_event_id)
         if future is None:
             return
@@ -397,12 +398,12 @@ def canceled_by_others(future: ActivityFuture) -> Exception:
 
 
 _APPLY: Final[dict[type, Callable[[WorkflowRun, int, Any], None]]] = {
-    events.WorkflowExecutionStarted: WorkflowRun._started,  # noqa: SLF001
-    events.WorkflowExecutionSignaled: WorkflowRun._signaled,  # noqa: SLF001
-    events.WorkflowExecutionCancelRequested: WorkflowRun._cancel_requested,  # noqa: SLF001
-    events.TimerFired: WorkflowRun._timer_fired,  # noqa: SLF001
-    events.ActivityTaskCompleted: WorkflowRun._activity_completed,  # noqa: SLF001
-    events.ActivityTaskFailed: WorkflowRun._activity_failed,  # noqa: SLF001
-    events.ActivityTaskTimedOut: WorkflowRun._activity_failed,  # noqa: SLF001
-    events.ActivityTaskCanceled: WorkflowRun._activity_canceled,  # noqa: SLF001
+    events.WorkflowExecutionStarted: WorkflowRun.on_started,
+    events.WorkflowExecutionSignaled: WorkflowRun.on_signaled,
+    events.WorkflowExecutionCancelRequested: WorkflowRun.on_cancel_requested,
+    events.TimerFired: WorkflowRun.on_timer_fired,
+    events.ActivityTaskCompleted: WorkflowRun.on_activity_completed,
+    events.ActivityTaskFailed: WorkflowRun.on_activity_failed,
+    events.ActivityTaskTimedOut: WorkflowRun.on_activity_failed,
+    events.ActivityTaskCanceled: WorkflowRun.on_activity_canceled,
 }

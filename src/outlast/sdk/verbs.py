@@ -11,6 +11,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from types import FrameType
 from typing import Any, Final, NoReturn, get_type_hints
 
 from outlast.core import commands, limits
@@ -22,7 +23,7 @@ from outlast.sdk.converter import Converter
 from outlast.sdk.definition import TaskDefinition, TaskOptions, WorkflowDefinition
 from outlast.sdk.errors import HoldsRun, Nondeterminism, UnsupportedHere
 from outlast.sdk.failures import is_user_file
-from outlast.sdk.loop import Abandoned, TimerHandle, WorkflowLoop
+from outlast.sdk.loop import Abandoned, TimerHandle, loop_of
 from outlast.sdk.matching import PATCH, REMEDY
 from outlast.sdk.operations import ActivityFuture, Condition, ContinueRequested, Mailbox, Received
 
@@ -50,6 +51,7 @@ class Verbs:
         self.started_ns = 0
         self.now_ns = 0
         self.replaying = True
+        self.watching = False  # calls on this thread are watched by ``guard.watch``
         self.history_length = 0
         self.suggest_continue_as_new = False
         self.violation: HoldsRun | None = None
@@ -59,7 +61,7 @@ class Verbs:
         self.shields = 0
         self.disposed = False
 
-        self.loop = WorkflowLoop(self)
+        self.loop = loop_of(self)
         self.issued: list[commands.Command | None] = []
         self.scheduled: list[ActivityFuture] = []  # by this turn
         self.started_timers: dict[str, int] = {}  # by this turn: id -> index in ``issued``
@@ -117,6 +119,18 @@ class Verbs:
         self, definition: TaskDefinition, args: tuple[Any, ...], kwargs: dict[str, Any], options: TaskOptions
     ) -> ActivityFuture:
         """Schedule the activity at once and return its result to be awaited; cancelling that cancels the activity."""
+        if not self.watching:
+            return self._schedule(definition, args, kwargs, options)
+        # From here on it is our own code, whose calls need no watching and would cost a third of the turn.
+        guard.unwatch()
+        try:
+            return self._schedule(definition, args, kwargs, options)
+        finally:
+            guard.watch()
+
+    def _schedule(
+        self, definition: TaskDefinition, args: tuple[Any, ...], kwargs: dict[str, Any], options: TaskOptions
+    ) -> ActivityFuture:
         if options.delay:
             raise UnsupportedHere(
                 f"{definition.name} was given a delay inside a workflow.",
@@ -317,7 +331,7 @@ class Verbs:
                 self.issue(commands.RecordMarker(marker_name="side_effect", details=marker.details))
                 payload = (marker.details or {})["value"]
                 return self.converter.from_payload(payload, _returned(function), path="side_effect")
-        self._missing("side_effect")
+        return self._missing("side_effect")
 
     def _missing(self, name: str) -> NoReturn:
         error = Nondeterminism(
@@ -408,9 +422,9 @@ def _returned(function: Callable[[], Any]) -> Any:
 
 
 def _caller() -> str:
-    frame = sys._getframe(2)  # noqa: SLF001
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         if is_user_file(frame.f_code.co_filename):
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment]  # pyright: ignore
+        frame = frame.f_back
     return ""

@@ -220,7 +220,7 @@ class _Shield:
 class WorkflowLogger(logging.LoggerAdapter[logging.Logger]):
     """A logger that says each line once: nothing while replaying, and with the run's ids beside it."""
 
-    def isEnabledFor(self, level: int) -> bool:
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - logging's own name
         run: Any = CURRENT.get()
         if run is not None and run.replaying:
             return False
