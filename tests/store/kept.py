@@ -24,7 +24,11 @@ class Kept:
         self.store = make()
         self.fence = Fence(0, 0)
         self.number = 0
-        self.run(self.store.open())
+        try:
+            self.run(self.store.open())
+        except BaseException:
+            self._loop.close()
+            raise
 
     def __enter__(self) -> Self:
         return self

@@ -16,6 +16,7 @@ from outlast.store.sqlite import writing
 from outlast.store.sqlite.connection import APPLICATION_ID, Connection
 from outlast.store.sqlite.lock import Holder
 
+SMALLEST_BYTES: Final = 512  # of a SQLite database
 CHECKED_BYTES_MAX: Final = 64 * 1024 * 1024  # larger files are not checked page by page at each start
 RESTORE: Final = "Keep the files as they are, and restore the last backup or find where the file went."
 MOUNTS: Final = "/proc/mounts"
@@ -71,6 +72,10 @@ def examine(path: str, before: Holder) -> None:
             f"The database {path} {what}, but its lock file says that it held data up to commit {before.number}.",
             remedy=f"{RESTORE} To begin anew on purpose, remove {path}.lock as well.",
         )
+    recovering = Path(f"{path}-wal").exists() or Path(f"{path}-journal").exists()
+    if 0 < size < SMALLEST_BYTES and not recovering:
+        # SQLite would take it for a new file and write over it.
+        raise StoreError("store_damaged", f"The file {path} is not a SQLite database.", remedy=RESTORE)
 
 
 def check_pages(connection: Connection, path: str) -> None:

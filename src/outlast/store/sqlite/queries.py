@@ -91,6 +91,12 @@ READY_RUNS: Final = (
 )
 LEASED_TASKS: Final = f"SELECT {TASK} FROM tasks WHERE state = 'leased' AND task_id > ? ORDER BY task_id LIMIT ?"
 
+# The conditions of the indexes of trouble, word for word: SQLite uses a partial index only where it sees its condition.
+RUN_TROUBLES: Final = ("failed", "timed_out", "terminated", "canceled")
+RUN_TROUBLE: Final = "status IN ('failed', 'timed_out', 'terminated', 'canceled')"
+TASK_TROUBLES: Final = ("failed", "expired", "canceled", "uncertain", "held")
+TASK_TROUBLE: Final = "state IN ('failed', 'expired', 'canceled', 'uncertain', 'held')"
+
 # Other reads.
 HISTORY: Final = (
     "SELECT run_id, first_event_id, count, blob FROM history WHERE run_id = ?1 AND first_event_id >= coalesce("

@@ -75,6 +75,8 @@ def list_runs(connection: Connection, filter_: RunFilter) -> list[RunRow]:
     """Return runs that match, newest first."""
     conditions = {"type": filter_.type, "status": filter_.status, "workflow_id": filter_.workflow_id}
     where, values = _where(filter_.namespace, conditions)
+    if filter_.status in queries.RUN_TROUBLES:
+        where += f" AND {queries.RUN_TROUBLE}"
     if filter_.before is not None:
         where += " AND (started_at, run_id) < (?, ?)"
         values += list(filter_.before)
@@ -86,6 +88,8 @@ def list_tasks(connection: Connection, filter_: TaskFilter) -> list[TaskRow]:
     """Return tasks that match, newest first."""
     conditions = {"type": filter_.type, "state": filter_.state, "queue": filter_.queue, "run_id": filter_.run_id}
     where, values = _where(filter_.namespace, conditions)
+    if filter_.state in queries.TASK_TROUBLES:
+        where += f" AND {queries.TASK_TROUBLE}"
     if filter_.run_id:
         # Ids of activities begin with that of their run, so that its tasks are one range of the key.
         where += " AND task_id > ? AND task_id < ?"
