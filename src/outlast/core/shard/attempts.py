@@ -160,6 +160,9 @@ def _back_to_queue(shard: Shard, task: Task, row: AttemptRow, holder: str) -> No
     holding.unhold(shard, holder, task)
     shard.count_task(task, TaskState.LEASED)
     shard.gather.touch_task(task)
+    if task.status.cancel_requested:
+        tasks.end_canceled(shard, task)  # no attempt starts after a cancel that was acknowledged
+        return
     if task.spec.start_by and task.attempt == 0:
         timing.set_timer(shard, task_timer(task, TimerKind.TASK_START_BY, task.spec.start_by))
     task.in_window = False

@@ -45,8 +45,10 @@ def of(shard: Shard, admitted: Admitted) -> list[Key]:
             return _of_await(shard, namespace, request)
         case i.CancelTask() | i.DescribeTask() | i.AwaitTask() as request:
             return [("task", request.task_id)]
-        case i.Begin() | i.ReturnTasks() as request:
+        case i.Begin() as request:
             return [("task", token.task_id) for token in request.tokens]
+        case i.ReturnTasks() as request:
+            return [key for token in request.tokens for key in _task_and_run(shard, token.task_id)]
         case i.Heartbeat() as request:
             return [("task", item.token.task_id) for item in request.items]
         case i.CompleteTasks() as request:

@@ -51,9 +51,14 @@ def request_cancel(shard: Shard, task: Task, *, reason: str) -> None:
         status.attempt_deadline = min(status.attempt_deadline or grace, grace)
         shard.expire_at(task.expiry(), "lease", task.task_id, task.lease)
         return
-    was = task.state
     drop_due(shard, task)
-    machine.close(task, TaskState.CANCELED, reason, now=shard.now)
+    end_canceled(shard, task)
+
+
+def end_canceled(shard: Shard, task: Task) -> None:
+    """Close a task that was asked to stop and that no worker holds."""
+    was = task.state
+    machine.close(task, TaskState.CANCELED, task.status.cancel_reason, now=shard.now)
     shard.count_task(task, was)
     failure = machine.canceled(task)
     task.status.failure = failure
