@@ -70,12 +70,12 @@ class Stage:
     mode: str = "kept"
     run_id: str = "run-1"
     now: int = START
-    history: list[e.Timed] = field(default_factory=list)
-    turns: list[tuple[c.Command, ...]] = field(default_factory=list)
-    activities: dict[str, Open] = field(default_factory=dict)
-    timers: dict[str, Open] = field(default_factory=dict)
+    history: list[e.Timed] = field(default_factory=list[e.Timed])
+    turns: list[tuple[c.Command, ...]] = field(default_factory=list[tuple[c.Command, ...]])
+    activities: dict[str, Open] = field(default_factory=dict[str, Open])
+    timers: dict[str, Open] = field(default_factory=dict[str, Open])
     closed: c.Command | None = None
-    places: dict[str, str] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict[str, str])
     ready: bool = False
     run: WorkflowRun | None = None
     definition: WorkflowDefinition | None = None

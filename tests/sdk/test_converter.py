@@ -235,8 +235,7 @@ anything = st.recursive(
 def test_nothing_is_lost_without_a_word(value: Any) -> None:
     try:
         payload = CONVERTER.to_payload(value, path="value")
-    except NotSerializable as refused:
-        assert refused.path.startswith("value")
+    except NotSerializable:
         return
 
     assert CONVERTER.from_payload(payload) == value

@@ -140,7 +140,7 @@ def recorded(function: Callable[..., Any], *, turns: int) -> Stage:
         stage.turn()
         for activity_id in list(stage.activities):
             stage.complete(activity_id, 1)
-    stage._show_pair()  # noqa: SLF001
+    stage._show_pair()
     return stage
 
 

@@ -6,10 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outlast.core import commands as c
+from outlast.core import events as e
 from outlast.sdk import workflow
 from outlast.sdk.signals import Signal
 from tests.sdk.histories import MODES, Stage, digest, task
@@ -23,6 +25,7 @@ def work(name: str) -> str:
     return name
 
 
+@pytest.mark.slow
 def test_commands_are_the_same_under_every_hash_seed() -> None:
     running = [
         subprocess.Popen(
@@ -88,7 +91,9 @@ def step(stage: Stage, move: tuple[str, int]) -> None:
         stage.fire(timers[pick % len(timers)])
     elif kind == "signal":
         stage.signal("word", f"w{pick}")
-    elif kind == "cancel" and not any(type(event).__name__.endswith("CancelRequested") for _, event in stage.history):
+    elif kind == "cancel" and not any(
+        isinstance(event, e.WorkflowExecutionCancelRequested) for _, event in stage.history
+    ):
         stage.cancel()
     elif kind == "turn" and stage.ready:
         stage.turn()
@@ -105,6 +110,7 @@ moves = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(moves)
 def test_any_interleaving_replays_to_the_same_commands(script: list[tuple[str, int]]) -> None:
@@ -125,8 +131,8 @@ def test_any_interleaving_replays_to_the_same_commands(script: list[tuple[str, i
 
 def check_that_cancels_are_of_what_is_open(stage: Stage) -> None:
     """The engine refuses to cancel what is closed: such a command would fail the turn."""
-    fired = [event.timer_id for _, event in stage.history if type(event).__name__ == "TimerFired"]
-    canceled = [event.timer_id for _, event in stage.history if type(event).__name__ == "TimerCanceled"]
+    fired = [event.timer_id for _, event in stage.history if isinstance(event, e.TimerFired)]
+    canceled = [event.timer_id for _, event in stage.history if isinstance(event, e.TimerCanceled)]
     issued = [command for turn in stage.turns for command in turn]
     assert len(set(fired) & set(canceled)) == 0
     assert len(set(canceled)) == len(canceled)

@@ -323,9 +323,8 @@ class WorkflowRun(Verbs):
         mailbox.signals.append(Received(event_id, event))
         mailbox.wake()
 
-    def on_cancel_requested(self, _event_id: int, event: events.WorkflowExecutionCancelRequested) -> None:
+    def on_cancel_requested(self, _event_id: int, _event: events.WorkflowExecutionCancelRequested) -> None:
         self.cancel_requested = True
-        self.cancel_reason = event.reason
         self.cancel_main()
 
     def cancel_main(self) -> None:

@@ -56,7 +56,6 @@ class Verbs:
         self.suggest_continue_as_new = False
         self.violation: HoldsRun | None = None
         self.cancel_requested = False
-        self.cancel_reason = ""
         self.cancel_waiting = False
         self.shields = 0
         self.disposed = False
