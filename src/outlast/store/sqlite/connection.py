@@ -39,6 +39,7 @@ class Connection(Protocol):
 
     def total_changes(self) -> int: ...
 
+    @property
     def system_errno(self) -> int: ...
 
     def set_wal_hook(self, callable: Callable[[Any, str, int], int] | None) -> None: ...  # noqa: A002 - apsw's name

@@ -57,7 +57,7 @@ def is_out_of_space(error: BaseException, connection: Connection | None = None) 
         return True
     # A quota or a file size limit is not SQLITE_FULL but an I/O error of a write, with the system's number beside it.
     write_failed = _code_of(error) in {apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_TRUNCATE}
-    return write_failed and connection is not None and connection.system_errno() in OUT_OF_SPACE
+    return write_failed and connection is not None and connection.system_errno in OUT_OF_SPACE
 
 
 def is_failed_sync(error: BaseException) -> bool:
