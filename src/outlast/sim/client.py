@@ -195,13 +195,15 @@ class Client:
             priority=chance.choice((1, 3, 3, 5)),
             fairness_key=chance.choice(("", "", "a", "b")),
         )
-        if key:
+        if key and key != task_id:
             self._keyed.append(request)
         return request
 
     def _enqueued(self, request: i.EnqueueTask, reply: i.Reply | i.TaskEnqueuedReply | i.Refused | None) -> None:
         if isinstance(reply, i.TaskEnqueuedReply):
             self._tasks.append(reply.task_id)
+            if request.key == request.task_id and not reply.replayed:
+                self._keyed.append(request)  # a minted key is known to its user from now on
             if self._chance.random() < 0.3:
                 self._await(i.AwaitTask(task_id=reply.task_id))
         elif isinstance(reply, i.Refused) and reply.code == "idempotency_key_reused":

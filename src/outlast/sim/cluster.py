@@ -1,6 +1,7 @@
 """One simulation: nodes, workers and clients over one store, from warm-up through chaos to the last check."""
 
 import gc
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 
@@ -64,8 +65,7 @@ class Watch:
 
     def handled(self, node: Node, ticket: Ticket) -> None:
         """Note what goes into a core."""
-        del node
-        self.tasks.handled(ticket)
+        self.tasks.handled(node, ticket)
 
     def answered(self, node: Node, ticket: Ticket, reply: Reply) -> None:
         """Check what comes out of a core."""
@@ -322,20 +322,23 @@ class Cluster:
         self._chance.choice(self.workers).stop(restart_after=int(self._chance.uniform(0.1, 2.0) * SECOND))
 
 
-def play(seed: int, *, trace: bool = False, plant: Callable[[Cluster], None] | None = None) -> Result:
-    """Play one seed and say what it came to. Never raises for a broken promise; a fault of the harness itself is raised."""
+def play(seed: int, *, trace: bool = False) -> Result:
+    """Play one seed and say what it came to. Never raises: a broken promise and a core that raises are results."""
     gc.collect()
     gc.disable()
     try:
         cluster = Cluster(draw_config(seed), trace=trace)
-        if plant is not None:
-            plant(cluster)
         result = Result(seed)
         try:
             cluster.run()
         except Violation as violation:
             result.violation = str(violation)
             result.invariant = f"{violation.number} ({violation.code})"
+        except Exception as error:  # noqa: BLE001 - a core that raises is a finding like any other, with its seed
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            result.violation = "".join(traceback.format_exception(error))
+            result.invariant = f"0 ({type(error).__name__} in {where.name})"
+        if result.violation:
             result.config = cluster.config.lines()
         result.lines = cluster.kernel.tail(200) if result.violation else []
         if trace:

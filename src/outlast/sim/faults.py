@@ -206,12 +206,12 @@ def draw_config(seed: int) -> Config:
         nodes=1 if single else chance.choice((2, 2, 3)),
         workers=chance.choice((1, 2, 3, 4)),
         clients=chance.choice((1, 2, 3)),
-        calls=int(log_uniform(chance, 12, 45)),
+        calls=int(log_uniform(chance, 8, 28)),
         warm_up=int(chance.uniform(0.5, 2.0) * SECOND),
-        chaos=int(log_uniform(chance, 8, 40) * SECOND),
+        chaos=int(log_uniform(chance, 5, 18) * SECOND),
         contended_ids=chance.choice((1, 2, 6)),
         handler_span=int(log_uniform(chance, 0.02, 2.0) * SECOND),
-        batches=chance.choice((0.0, 0.1, 0.4)),
+        batches=chance.choice((0.0, 0.05, 0.2)),
     )
     # Two clocks may differ by twice the skew, and an owner's reads rest on its margin being more than that.
     skew = min(200 * MILLISECOND, (knobs.shard_margin or SECOND) // 3)

@@ -342,6 +342,7 @@ class Node:
 
     def _step_down(self, output: StepDown) -> None:
         self._kernel.note(f"{self.process.name} steps down: {output.reason}")
+        require("invariant broken" not in output.reason, 0, "core_gave_up", output.reason)
         unanswered = [ticket for ticket in self._open.values() if ticket not in self._mailbox and not ticket.gone]
         require(not unanswered, 15, "unanswered_at_step_down", [type(ticket.request).__name__ for ticket in unanswered])
         refusal = Refused(code="unavailable", fact="The shard was dropped.", retryable=True)

@@ -30,6 +30,7 @@ class Tasks:
         self._completed: dict[Token, None] = {}  # the holder's word has reached an owner
         self._returned: dict[Token, None] = {}
         self._promised: dict[Token, int] = {}  # until when the holder was told that it has the lease
+        self._heard: dict[Token, int] = {}  # when an owner last heard of the holder, by that owner's clock
         self._fence_of: dict[Token, Fence] = {}
         self._verdicts: dict[tuple[Token, str], str] = {}
         self._grace: dict[Fence, list[tuple[int, int]]] = {}  # (owner's instant of a fresh start, leases due before it)
@@ -49,9 +50,12 @@ class Tasks:
             now = node.clock.now()
             self._grace[node.claim.fence].append((now, now - stall - SECOND // 10))
 
-    def handled(self, ticket: Ticket) -> None:
+    def handled(self, node: Node, ticket: Ticket) -> None:
         """Note what workers have said to an owner."""
         request = ticket.request
+        if isinstance(request, Heartbeat):
+            for item in request.items:
+                self._heard[item.token.task_id, item.token.lease] = node.clock.now()
         if isinstance(request, CompleteTasks):
             for item in request.items:
                 self._completed[item.token.task_id, item.token.lease] = None
@@ -197,8 +201,8 @@ class Tasks:
         fence = mirror.fence
         for fresh, due_before in self._grace.get(fence, ()):
             taken_over = due_before == fresh
-            concerned = self._fence_of.get(token) != fence if taken_over else least < due_before
-            if concerned and row.ended_at >= fresh:
+            concerned = self._fence_of.get(token, fence) != fence if taken_over else least < due_before
+            if concerned and row.ended_at >= fresh and self._heard.get(token, 0) < fresh:
                 term = fresh + self._term(0) - slack
                 require(row.ended_at >= term, 22, "lease_taken_in_grace",
                         f"{token} {row.outcome}: {(term - row.ended_at) / 1e6:.1f} ms, take-over {taken_over}")  # fmt: skip

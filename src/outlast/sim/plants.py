@@ -1,0 +1,429 @@
+"""Bugs that are planted on purpose, one at a time, to prove that the simulation finds them.
+
+Each is a patch for the life of one run, taken back afterwards; there is no trace of it in the code that it breaks. A bug that
+the simulation no longer finds is a fault of the simulation.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from outlast.core import inputs as i
+from outlast.core.events import TimerFired
+from outlast.core.machines import task as task_machine
+from outlast.core.shard import (
+    attempts,
+    dedup,
+    due,
+    gate,
+    histories,
+    loading,
+    matching,
+    readiness,
+    runs,
+    state,
+    tasks,
+    turns,
+    window,
+)
+from outlast.core.shard.admitted import TimerDue
+from outlast.core.shard.core import ShardCore
+from outlast.core.shard.outputs import Answer
+from outlast.core.units import MILLISECOND
+from outlast.core.writes import Batch, CommitOutcome, LoadLeasedTasks, LoadTimers, Page
+from outlast.sim import disk as disk_module
+from outlast.store.memory.tables import Tables
+
+Patch = Callable[["Patches"], None]
+
+
+class Patches:
+    """What one plant has changed, so that it can be changed back."""
+
+    def __init__(self) -> None:
+        self._before: list[tuple[Any, str, Any]] = []
+
+    def put(self, owner: Any, name: str, value: Any) -> Any:
+        """Replace an attribute and return what was there."""
+        before = getattr(owner, name)
+        self._before.append((owner, name, before))
+        setattr(owner, name, value)
+        return before
+
+    def undo(self) -> None:
+        """Put everything back, the last change first."""
+        while self._before:
+            owner, name, value = self._before.pop()
+            setattr(owner, name, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Plant:
+    """One bug: what it is in words, and how to plant it."""
+
+    name: str
+    text: str
+    patch: Patch
+
+
+PLANTS: Final[dict[str, Plant]] = {}
+
+
+def _plant(text: str) -> Callable[[Patch], Patch]:
+    def declare(patch: Patch) -> Patch:
+        name = patch.__name__.removeprefix("_")
+        PLANTS[name] = Plant(name, text, patch)
+        return patch
+
+    return declare
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Run with the named bug in place; an empty name means none."""
+    patches = Patches()
+    try:
+        if name:
+            PLANTS[name].patch(patches)
+        yield
+    finally:
+        patches.undo()
+
+
+# --- the store -----------------------------------------------------------------------------------------------------------
+
+
+def _forced(tables: Tables, batch: Batch, apply: Callable[[Tables, Batch], CommitOutcome]) -> CommitOutcome:
+    """Apply ``batch`` as if its fence were the current one."""
+    held = tables.held
+    tables.held = held._replace(fence=batch.fence, last_number=batch.number - 1)
+    outcome = apply(tables, batch)
+    tables.held = held._replace(last_number=max(held.last_number, batch.number))
+    return outcome
+
+
+@_plant("the store does not look at the fence")
+def _no_fence(patches: Patches) -> None:
+    def apply(self: Tables, batch: Batch) -> CommitOutcome:
+        return _forced(self, batch, before)
+
+    before = patches.put(Tables, "apply", apply)
+
+
+@_plant("the fence is read when the batch is sent, and not locked until it is applied")
+def _fence_by_read(patches: Patches) -> None:
+    def commit(self: disk_module.Disk, process: Any, owner: str, batch: Batch, done: Any) -> None:
+        if batch.fence == self.tables.held.fence:
+            seen[id(self.tables), batch.number, batch.fence] = None
+        send(self, process, owner, batch, done)
+
+    def apply(self: Tables, batch: Batch) -> CommitOutcome:
+        if (id(self), batch.number, batch.fence) in seen:
+            return _forced(self, batch, before)
+        return before(self, batch)
+
+    seen: dict[tuple[Any, ...], None] = {}
+    send = patches.put(disk_module.Disk, "commit", commit)
+    before = patches.put(Tables, "apply", apply)
+
+
+# --- gating --------------------------------------------------------------------------------------------------------------
+
+
+def _early(patches: Patches, which: Callable[[i.Reply], bool]) -> None:
+    def answer(self: gate.Gate, outputs: list[Any], ticket: object, reply: i.Reply, *, saw: int) -> None:
+        if which(reply):
+            outputs.append(Answer(ticket, reply))
+        else:
+            before(self, outputs, ticket, reply, saw=saw)
+
+    before = patches.put(gate.Gate, "answer", answer)
+
+
+@_plant("starts and enqueues are acknowledged before their batch has committed")
+def _ack_before_commit(patches: Patches) -> None:
+    _early(patches, lambda reply: isinstance(reply, i.WorkflowStarted | i.TaskEnqueuedReply))
+
+
+@_plant("a repeated request is acknowledged while its first copy has not committed")
+def _early_duplicate_ack(patches: Patches) -> None:
+    def early(reply: i.Reply) -> bool:
+        if isinstance(reply, i.Accepted):
+            return not reply.changed
+        return isinstance(reply, i.WorkflowStarted | i.TaskEnqueuedReply) and reply.replayed
+
+    _early(patches, early)
+
+
+@_plant("work is given out before the batch that leases it has committed")
+def _dispatch_before_commit(patches: Patches) -> None:
+    _early(patches, lambda reply: isinstance(reply, i.Work))
+
+
+# --- doubt ---------------------------------------------------------------------------------------------------------------
+
+
+@_plant("after a commit of unknown outcome the owner goes on as if it were done")
+def _carry_on_after_unknown(patches: Patches) -> None:
+    def on_commit(self: ShardCore, number: int, outcome: CommitOutcome, *, now: int) -> None:
+        before(self, number, CommitOutcome.DONE if outcome is CommitOutcome.UNKNOWN else outcome, now=now)
+
+    before = patches.put(ShardCore, "on_commit", on_commit)
+
+
+@_plant("a commit of unknown outcome is told to callers as a definite failure")
+def _unknown_taken_as_failed(patches: Patches) -> None:
+    def take_outputs(self: ShardCore) -> list[Any]:
+        outputs = before(self)
+        if not self.shard.stepped_down.endswith("unknown"):
+            return outputs
+        failed = i.Refused(code="internal", fact="The commit failed.", retryable=False)
+        return [Answer(item.ticket, failed) if isinstance(item, Answer) else item for item in outputs]
+
+    before = patches.put(ShardCore, "take_outputs", take_outputs)
+
+
+# --- recovery ------------------------------------------------------------------------------------------------------------
+
+
+def _change_page(patches: Patches, change: Callable[[Any, Page], None]) -> None:
+    def take_in(shard: Any, pages: Any, load_id: int, page: Page) -> Any:
+        change(pages.asked[load_id].load, page)
+        return before(shard, pages, load_id, page)
+
+    before = patches.put(loading, "take_in", take_in)
+
+
+@_plant("a new owner does not watch the leases that it finds")
+def _recovery_forgets_leases(patches: Patches) -> None:
+    def change(load: Any, page: Page) -> None:
+        if isinstance(load, LoadLeasedTasks):
+            page.tasks.clear()
+
+    _change_page(patches, change)
+
+
+@_plant("a new owner puts the leased tasks that it finds back to ready")
+def _recovery_resets_leases(patches: Patches) -> None:
+    def adopt(shard: Any, task: Any) -> Any:
+        known = task.task_id in shard.tasks
+        adopted = before(shard, task)
+        if not known and task.state is i.TaskState.LEASED:
+            holder = task.worker
+            row = task_machine.attempt_row(task, "returned", failure=None, now=shard.now)
+            task_machine.hand_back(task)
+            attempts._back_to_queue(shard, task, row, holder)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        return adopted
+
+    before = patches.put(loading, "adopt", adopt)
+
+
+@_plant("timers are not read again by a new owner")
+def _timer_lost_at_reload(patches: Patches) -> None:
+    def change(load: Any, page: Page) -> None:
+        if isinstance(load, LoadTimers):
+            page.timers.clear()
+
+    _change_page(patches, change)
+
+
+@_plant("what was parked is forgotten by a new owner")
+def _parked_dropped(patches: Patches) -> None:
+    def flush(shard: Any, run: Any, **_: Any) -> list[Any]:
+        histories.drop_parked(shard, run)
+        return []
+
+    patches.put(loading, "flush_parked", flush)
+
+
+@_plant("the window on ready tasks forgets that more is in the store")
+def _window_low_water_off(patches: Patches) -> None:
+    def evict(self: window.Window[Any], *, number: int) -> list[Any]:
+        dropped = before(self, number=number)
+        if dropped:
+            self.low = None
+            self.left_out.clear()
+        return dropped
+
+    before = patches.put(window.Window, "evict", evict)
+
+
+@_plant("what is dropped from a window is not remembered as missing from a page that is on its way")
+def _evicted_rows_unnoted(patches: Patches) -> None:
+    def evict(self: window.Window[Any], *, number: int) -> list[Any]:
+        noted = len(self.left_out)
+        dropped = before(self, number=number)
+        while len(self.left_out) > noted:
+            self.left_out.pop()
+        return dropped
+
+    before = patches.put(window.Window, "evict", evict)
+
+
+# --- leases and attempts -------------------------------------------------------------------------------------------------
+
+
+@_plant("a completion is taken whatever lease its token is of")
+def _lease_check_off(patches: Patches) -> None:
+    def check(task: Any, token: Any) -> None:
+        if task.state is not i.TaskState.LEASED:
+            before(task, token)
+
+    before = patches.put(task_machine, "check", check)
+
+
+@_plant("an attempt is not counted when its lease is given")
+def _attempt_not_counted(patches: Patches) -> None:
+    def lease(task: Any, **given: Any) -> None:
+        before(task, **given)
+        if task.attempt > 1:
+            task.attempt -= 1
+
+    before = patches.put(task_machine, "lease", lease)
+
+
+@_plant("leases expire by their stored end although the engine stood still or has just taken over")
+def _expiry_ignores_stall(patches: Patches) -> None:
+    patches.put(state.Shard, "end_after_stall", lambda self, end, *, since, term: end)  # noqa: ARG005
+
+
+@_plant("that a handler has begun is not stored")
+def _begin_not_stored(patches: Patches) -> None:
+    patches.put(task_machine, "begin", lambda task: False)  # noqa: ARG005
+
+
+@_plant("a heartbeat may set the end of a lease back")
+def _heartbeat_shortens(patches: Patches) -> None:
+    def heartbeat(task: Any, item: Any, *, now: int, span: int) -> bool:
+        before(task, item, now=now, span=span)
+        task.lease_until = now + span // 4
+        return True
+
+    before = patches.put(task_machine, "heartbeat", heartbeat)
+
+
+@_plant("a task that was canceled is retried")
+def _cancel_forgotten_at_retry(patches: Patches) -> None:
+    def after_failure(task: Any, failure: Any, *, now: int) -> Any:
+        asked, task.status.cancel_requested = task.status.cancel_requested, False
+        settled = before(task, failure, now=now)
+        task.status.cancel_requested = asked
+        return settled
+
+    before = patches.put(task_machine, "after_failure", after_failure)
+
+
+# --- runs ----------------------------------------------------------------------------------------------------------------
+
+
+@_plant("a repeated signal is recorded again")
+def _signal_dedup_off(patches: Patches) -> None:
+    def find(shard: Any, namespace: str, scope: str, key: str) -> Any:
+        return None if scope.startswith("signal/") else before(shard, namespace, scope, key)
+
+    before = patches.put(dedup, "find", find)
+
+
+@_plant("a timer whose firing is parked fires again")
+def _timer_rearmed_twice(patches: Patches) -> None:
+    def fire(shard: Any, run: Any, row: Any) -> None:
+        before(shard, run, row)
+        timer_id = row.timer_id.split(runs.USER_TIMER, 1)[1]
+        if run.open and timer_id in run.state.timers and run.turn is not None:
+            opened = run.state.timers[timer_id].started_event_id
+            turns.append(shard, run, TimerFired(timer_id=timer_id, started_event_id=opened))
+
+    before = patches.put(turns, "fire", fire)
+
+
+@_plant("timers fire a little early")
+def _timer_early(patches: Patches) -> None:
+    def collect(shard: Any) -> Any:
+        found = before(shard)
+        timers = shard.timers
+        while timers.heap and timers.heap[0][0][0] <= shard.now + 900 * MILLISECOND:
+            row = timers.pop()
+            found.append(TimerDue(row.fire_at, row.timer_id, row.kind, row.target))
+        return found
+
+    before = patches.put(due, "collect", collect)
+
+
+@_plant("a workflow task is taken from whoever answers, whatever its dispatch number")
+def _stale_workflow_token_accepted(patches: Patches) -> None:
+    def find_turn(shard: Any, token: Any, namespace: str) -> Any:
+        run = shard.runs.get(token.run_id)
+        if run is not None and run.turn is not None and run.namespace == namespace:
+            return run
+        return before(shard, token, namespace)
+
+    before = patches.put(turns, "find_turn", find_turn)
+
+
+@_plant("events that were parked are given ids that are in use")
+def _late_event_ids_reused(patches: Patches) -> None:
+    def flush(shard: Any, run: Any, **given: Any) -> Any:
+        parked = len(run.parked)
+        flushed = before(shard, run, **given)
+        if parked > 1:
+            run.next_event_id -= 1
+        return flushed
+
+    before = histories.flush_parked
+    for module in (turns, runs, loading):
+        patches.put(module, "flush_parked", flush)
+
+
+@_plant("a run that continues as new drops the signals that it has not received")
+def _continue_drops_signals(patches: Patches) -> None:
+    def continue_run(shard: Any, old: Any, closed: Any, carried: list[Any]) -> Any:
+        return before(shard, old, closed, carried[1:])
+
+    before = patches.put(runs, "continue_run", continue_run)
+
+
+@_plant("a run is closed though a signal has arrived that it has not seen")
+def _closed_over_unseen_signal(patches: Patches) -> None:
+    def has_unseen(run: Any, closing: Any) -> bool:
+        del run, closing
+        return False
+
+    patches.put(turns, "_has_unseen", has_unseen)
+
+
+@_plant("a counter is not moved when a task is canceled")
+def _counter_forgotten(patches: Patches) -> None:
+    def count_task(self: Any, task: Any, was: Any) -> None:
+        if task.state is not i.TaskState.CANCELED:
+            before(self, task, was)
+
+    before = patches.put(state.Shard, "count_task", count_task)
+
+
+@_plant("a poll that is asked again gets other work beside what it has")
+def _poll_forgotten(patches: Patches) -> None:
+    patches.put(matching, "_answer_again", lambda shard, poll: None)  # noqa: ARG005
+
+
+@_plant("the end of an activity is not told to its run when it is canceled")
+def _activity_end_untold(patches: Patches) -> None:
+    def after_close(shard: Any, task: Any, settled: Any, **given: Any) -> None:
+        if task.run_id and task.state is i.TaskState.EXPIRED:
+            return
+        before(shard, task, settled, **given)
+
+    before = patches.put(tasks, "after_close", after_close)
+
+
+@_plant("a task is made ready before its delay or backoff is over")
+def _ready_too_early(patches: Patches) -> None:
+    def add(shard: Any, task: Any, *, delay: int) -> None:
+        before(shard, task, delay=delay)
+        if delay:
+            readiness.make_ready(shard, task)
+
+    before = readiness.add
+    for module in (readiness, loading):
+        if hasattr(module, "add"):
+            patches.put(module, "add", add)
