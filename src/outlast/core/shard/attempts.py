@@ -58,7 +58,7 @@ def begin(shard: Shard, request: Begin, *, namespace: str, ticket: object) -> No
 
 def heartbeat(shard: Shard, request: Heartbeat, *, namespace: str, ticket: object) -> None:
     """Extend leases and keep details."""
-    shard.worker(request.worker)
+    shard.worker(namespace, request.worker)
     answers: list[HeartbeatAnswer] = []
     for item in request.items:
         try:

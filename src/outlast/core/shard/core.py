@@ -299,7 +299,7 @@ class ShardCore:
             case i.CompleteWorkflowTasks():
                 turns.complete(shard, request, namespace=namespace, ticket=ticket)
             case i.StopWorker():
-                matching.stop_worker(shard, request.worker)
+                matching.stop_worker(shard, request, namespace=namespace)
                 shard.answer(ticket, i.Accepted())
             case _:
                 assert_never(request)
@@ -360,7 +360,7 @@ class ShardCore:
         self.shard.answer(admitted.ticket, i.TasksEnqueued(items=tuple(replies)))
 
     def _complete_all(self, request: i.CompleteTasks, *, namespace: str, ticket: object) -> None:
-        self.shard.worker(request.worker)
+        self.shard.worker(namespace, request.worker)
         replies: list[i.Refused | None] = []
         for item in request.items:
             try:

@@ -7,9 +7,9 @@ from outlast.core.task import Task
 def hold(shard: Shard, task: Task) -> None:
     """Keep the running lease of ``task`` in memory: when it ends, and who has how many."""
     shard.leased += 1
-    seen = shard.workers.get(task.worker)
+    seen = shard.workers.get((task.namespace, task.worker))
     if seen is None:
-        seen = shard.worker(task.worker)
+        seen = shard.worker(task.namespace, task.worker)
         seen.seen_at = 0  # only known from its lease
     seen.leases += 1
     if task.status.suspect:
@@ -20,7 +20,7 @@ def hold(shard: Shard, task: Task) -> None:
 def unhold(shard: Shard, worker: str, task: Task) -> None:
     """Note that ``worker`` holds ``task`` no longer."""
     shard.leased -= 1
-    seen = shard.workers.get(worker)
+    seen = shard.workers.get((task.namespace, worker))
     if seen is None:
         return
     seen.leases = max(0, seen.leases - 1)

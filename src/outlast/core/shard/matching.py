@@ -7,7 +7,7 @@ leases of one batch cost one commit.
 from collections import deque
 
 from outlast.core.errors import Busy
-from outlast.core.inputs import Poll, TaskLease, TaskState, TaskToken, Work, WorkflowTask
+from outlast.core.inputs import Poll, StopWorker, TaskLease, TaskState, TaskToken, Work, WorkflowTask
 from outlast.core.machines.task import SUSPECT_AFTER
 from outlast.core.run import Run
 from outlast.core.shard import attempts, offers, turns
@@ -25,7 +25,7 @@ def hold(shard: Shard, poll: Poll, *, namespace: str, ticket: object) -> None:
     Raises:
         Busy: as many polls are held as may be.
     """
-    seen = shard.worker(poll.worker)
+    seen = shard.worker(namespace, poll.worker)
     if seen.stopped:
         shard.answer(ticket, Work())
         return
@@ -44,6 +44,7 @@ def hold(shard: Shard, poll: Poll, *, namespace: str, ticket: object) -> None:
         raise Busy("busy", f"{shard.config.polls_max} polls are held.", remedy="Poll again a little later.")
     waiting = WaitingPoll(ticket, namespace, poll, shard.now + max(poll.wait, 0))
     shard.poll_of[poll.poll_id] = waiting
+    seen.polls += 1
     for queue in poll.queues:
         shard.polls.setdefault((namespace, queue), deque()).append(waiting)
         shard.hot[namespace, queue] = None
@@ -64,6 +65,9 @@ def _note_types(shard: Shard, poll: Poll, namespace: str) -> None:
 def drop(shard: Shard, waiting: WaitingPoll) -> None:
     """Hold a poll no longer."""
     shard.poll_of.pop(waiting.poll.poll_id, None)
+    seen = shard.workers.get((waiting.namespace, waiting.poll.worker))
+    if seen is not None:
+        seen.polls = max(0, seen.polls - 1)
     for queue in waiting.poll.queues:
         held = shard.polls.get((waiting.namespace, queue))
         if held is not None and waiting in held:
@@ -78,17 +82,16 @@ def end_wait(shard: Shard, poll_id: str) -> None:
         shard.answer(waiting.ticket, Work())
 
 
-def stop_worker(shard: Shard, name: str) -> None:
+def stop_worker(shard: Shard, request: StopWorker, *, namespace: str) -> None:
     """Give this worker nothing more; its runs are offered to any."""
-    seen = shard.worker(name)
-    seen.stopped = True
-    for waiting in [held for held in shard.poll_of.values() if held.poll.worker == name]:
+    name = (namespace, request.worker)
+    shard.worker(*name).stopped = True
+    for waiting in [held for held in shard.poll_of.values() if (held.namespace, held.poll.worker) == name]:
         drop(shard, waiting)
         shard.answer(waiting.ticket, Work())
-    for run_id in shard.sticky.pop(name, ()):
-        run = shard.runs.get(run_id)
-        if run is not None and run.state.sticky_worker == name:
-            offers.unstick(shard, run)
+    for key in [key for key in shard.sticky if (key[0], key[3]) == name]:
+        for run_id in shard.sticky.pop(key):
+            offers.unstick_from(shard, run_id, request.worker)
 
 
 def match(shard: Shard) -> None:
@@ -103,7 +106,8 @@ def match(shard: Shard) -> None:
 
 def _serve(shard: Shard, waiting: WaitingPoll) -> None:
     poll = waiting.poll
-    seen = shard.workers.get(poll.worker) or shard.worker(poll.worker)
+    name = (waiting.namespace, poll.worker)
+    seen = shard.workers.get(name) or shard.worker(*name)
     work_turns: list[WorkflowTask] = []
     leased: list[TaskLease] = []
     for queue in poll.queues:
@@ -120,11 +124,14 @@ def _serve(shard: Shard, waiting: WaitingPoll) -> None:
 
 
 def _next_run(shard: Shard, queue: QueueName, poll: Poll) -> Run | None:
-    mine = shard.sticky.get(poll.worker)
-    if mine:
-        run = offers.take(shard, mine, worker=poll.worker)
-        if run is not None:
-            return run
+    for type_name in poll.workflow_types:
+        key = (*queue, type_name, poll.worker)
+        mine = shard.sticky.get(key)
+        if mine is not None:
+            run = offers.take(shard, mine, worker=poll.worker)
+            if run is not None:
+                return run
+            del shard.sticky[key]
     for type_name in poll.workflow_types:
         offered = shard.offers.get((*queue, type_name))
         if offered:
@@ -174,7 +181,7 @@ def look_at_host(shard: Shard, task_id: str) -> None:
     if name is None:
         return
     seen = shard.workers.get(name)
-    if seen is not None and not seen.stopped and shard.now - seen.seen_at < HOST_QUIET:
+    if seen is not None and not seen.stopped and (seen.polls or shard.now - seen.seen_at < HOST_QUIET):
         shard.expire_at(shard.now + HOST_QUIET, "host", task_id, 0)
         return
     del shard.hosts[task_id]
@@ -182,6 +189,7 @@ def look_at_host(shard: Shard, task_id: str) -> None:
         seen.suspect = ""
     task = shard.tasks.get(task_id)
     if task is not None and task.ready:
+        shard.gather.touch_task(task)
         put_in_window(shard, task)
 
 

@@ -29,9 +29,8 @@ def offer(shard: Shard, run: Run) -> None:
         return
     run.offered = True
     worker = run.state.sticky_worker
-    seen = shard.workers.get(worker) if worker else None
-    if seen is not None and not seen.stopped and shard.now - seen.seen_at < shard.config.sticky_timeout:
-        shard.sticky.setdefault(worker, deque()).append(run.run_id)
+    if worker and _comes_back(shard, run.namespace, worker):
+        shard.sticky.setdefault((run.namespace, run.queue, run.type, worker), deque()).append(run.run_id)
         shard.expire_at(shard.now + shard.config.sticky_timeout, "sticky", run.run_id, 0)
     else:
         run.state.sticky_worker = ""
@@ -39,10 +38,34 @@ def offer(shard: Shard, run: Run) -> None:
     shard.hot[run.namespace, run.queue] = None
 
 
+def _comes_back(shard: Shard, namespace: str, worker: str) -> bool:
+    seen = shard.workers.get((namespace, worker))
+    if seen is None or seen.stopped:
+        return False
+    return seen.polls > 0 or shard.now - seen.seen_at < shard.config.sticky_timeout
+
+
+def unstick_from(shard: Shard, run_id: str, worker: str) -> None:
+    """Offer a run to any worker, whose own worker takes no more."""
+    run = shard.runs.get(run_id)
+    if run is None:
+        shard.recalled[run_id] = None  # left memory meanwhile; it is offered again once it is back
+    elif run.state.sticky_worker == worker:
+        unstick(shard, run)
+
+
 def unstick(shard: Shard, run: Run) -> None:
     """Offer a run to any worker, whose own worker did not come for it in time. Its old place is skipped when met."""
     if not run.offered or run.turn is not None or not run.state.sticky_worker:
         return
+    key = (run.namespace, run.queue, run.type, run.state.sticky_worker)
+    waiting = shard.sticky.get(key)
+    if (
+        waiting and waiting[0] == run.run_id
+    ):  # the oldest runs out of time first: this keeps what a gone worker leaves small
+        waiting.popleft()
+        if not waiting:
+            del shard.sticky[key]
     run.state.sticky_worker = ""
     run.offered = False
     offer(shard, run)

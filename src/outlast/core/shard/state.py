@@ -18,6 +18,7 @@ from outlast.core.writes import Claim, DedupRow, TimerRow
 
 QueueName = tuple[str, str]  # namespace, task queue
 TaskQueue = tuple[str, str, str]  # namespace, task queue, type
+WorkerName = tuple[str, str]  # namespace, name: names of one namespace say nothing in another
 
 
 @dataclass(slots=True, eq=False)
@@ -43,8 +44,9 @@ class Waiter:
 class WorkerSeen:
     """What is known of a worker process."""
 
-    name: str
+    name: WorkerName
     leases: int = 0
+    polls: int = 0  # held for it now
     seen_at: int = 0
     suspect: str = ""  # the suspect task that this worker runs, or will run once it is idle
     stopped: bool = False
@@ -87,17 +89,21 @@ class Shard:
 
     ready: dict[TaskQueue, Window[str]] = field(default_factory=dict[TaskQueue, Window[str]])
     short: list[TaskQueue] = field(default_factory=list[TaskQueue])  # windows whose next page should be asked for
-    hosts: dict[str, str] = field(default_factory=dict[str, str])  # suspect task -> worker that takes it when idle
+    hosts: dict[str, WorkerName] = field(
+        default_factory=dict[str, WorkerName]
+    )  # suspect task -> worker that takes it when idle
     fair: dict[QueueName, Fair] = field(default_factory=dict[QueueName, Fair])
     offers: dict[TaskQueue, deque[str]] = field(default_factory=dict[TaskQueue, deque[str]])  # runs that need a turn
-    sticky: dict[str, deque[str]] = field(default_factory=dict[str, deque[str]])  # worker -> runs that wait for it
+    sticky: dict[tuple[str, str, str, str], deque[str]] = field(
+        default_factory=dict[tuple[str, str, str, str], deque[str]]
+    )  # namespace, task queue, type, worker -> runs that wait for it
     recalled: dict[str, None] = field(default_factory=dict[str, None])  # runs on offer that must be read again
     polls: dict[QueueName, deque[WaitingPoll]] = field(default_factory=dict[QueueName, deque[WaitingPoll]])
     poll_of: dict[str, WaitingPoll] = field(default_factory=dict[str, WaitingPoll])  # poll id -> held poll
     poll_answers: OrderedDict[str, tuple[list[str], list[tuple[str, int]]]] = field(
         default_factory=OrderedDict[str, tuple[list[str], list[tuple[str, int]]]]
     )  # poll id -> leased tasks, (run, dispatch)
-    workers: OrderedDict[str, WorkerSeen] = field(default_factory=OrderedDict[str, WorkerSeen])
+    workers: OrderedDict[WorkerName, WorkerSeen] = field(default_factory=OrderedDict[WorkerName, WorkerSeen])
     types_seen: dict[TaskQueue, int] = field(default_factory=dict[TaskQueue, int])  # "w:" or "t:" type -> last polled
     dispatches: int = 0  # workflow tasks given out under this fence
     turns: int = 0  # of them, in workers' hands now
@@ -156,8 +162,9 @@ class Shard:
         """Have ``kind`` looked at when ``at`` has come. Entries are never removed; they are checked when they come up."""
         heapq.heappush(self.expiries, (at, kind, target, n))
 
-    def worker(self, name: str) -> WorkerSeen:
+    def worker(self, namespace: str, worker: str) -> WorkerSeen:
         """Return what is known of a worker process, noting that it was heard of now."""
+        name = (namespace, worker)
         seen = self.workers.get(name)
         if seen is None:
             seen = self.workers[name] = WorkerSeen(name)

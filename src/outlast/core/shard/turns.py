@@ -106,7 +106,7 @@ def shown(shard: Shard, run: Run, *, timeout: int) -> WorkflowTask:
 
 def complete(shard: Shard, request: CompleteWorkflowTasks, *, namespace: str, ticket: object) -> None:
     """Take the answers to turns; each stands or falls alone."""
-    shard.worker(request.worker)
+    shard.worker(namespace, request.worker)
     done: list[WorkflowTaskReply] = []
     for index, item in enumerate(request.done):
         new_run_id = request.new_run_ids[index] if index < len(request.new_run_ids) else ""
