@@ -32,7 +32,7 @@ class Program:
         return self.out.read_text() + self.err.read_text()
 
     def until_said(self, text: str) -> str:
-        return wait_until(lambda: self.said() if text in self.said() else "", lambda: self.said(), self.process)
+        return wait_until(lambda: self.said() if text in self.said() else "", self.said, self.process)
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -102,8 +102,8 @@ def test_a_full_store_says_so_and_serves_again_without_a_restart(caplog: pytest.
             with pytest.raises(StoreFull) as refused:
                 await transport.call(a_task())
             ready_while_full = engine.health().ready
-            while not engine.health().ready:
-                await asyncio.sleep(0.01)  # noqa: ASYNC110 - health is asked for, as a probe does
+            while not engine.health().ready:  # noqa: ASYNC110 - health is asked for, as a probe does
+                await asyncio.sleep(0.01)
             await transport.call(a_task())
 
             assert refused.value.code == "store_full"

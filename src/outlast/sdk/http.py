@@ -4,6 +4,7 @@ Requests that are sent in the same turn of a loop travel in one body, so that ma
 """
 
 import asyncio
+import io
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 from urllib.parse import quote
@@ -238,10 +239,10 @@ class _Line:
                 replies = decode_replies_or_lose(body, len(calls))
             else:
                 return
-        except Lost as lost:
+        except Exception as error:  # noqa: BLE001 - every caller must hear of it, whatever it is
             for _, future in calls:
                 if not future.done():
-                    future.set_exception(Lost(str(lost)))
+                    future.set_exception(Lost(str(error)) if isinstance(error, Lost) else error)
             return
         for (_, future), reply in zip(calls, replies, strict=True):
             if not future.done():
@@ -251,7 +252,7 @@ class _Line:
         try:
             async with self.session.post(
                 self._root + path,
-                data=body,
+                data=body if len(body) < BODY_BYTES else io.BytesIO(body),
                 headers={"content-type": MSGPACK},
                 timeout=aiohttp.ClientTimeout(total=timeout, connect=CONNECT_TIMEOUT),
             ) as response:

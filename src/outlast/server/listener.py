@@ -71,8 +71,8 @@ class Listener:
     async def start(self) -> None:
         """Begin to serve; returns when connections are taken."""
         self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]), name="http-listener")
-        while not self._server.started and not self._task.done():
-            await asyncio.sleep(0.001)  # noqa: ASYNC110 - uvicorn has a mark and no event
+        while not self._server.started and not self._task.done():  # noqa: ASYNC110 - uvicorn has a mark and no event
+            await asyncio.sleep(0.001)
         if self._task.done():
             self._task.result()
 
