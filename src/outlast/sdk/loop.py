@@ -183,6 +183,8 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         task = Task.__new__(Task)
         task.number = number
         task.__init__(coro, loop=self, name=name or f"task-{number}", context=context, **more)  # type: ignore[misc]
+        # asyncio keeps all tasks of the process in one set, where the small hashes of ours would all fall together.
+        asyncio._unregister_task(task)  # noqa: SLF001
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - a run may be dropped while it waits
         self.tasks.append(task)
         if len(self.tasks) > self._prune_at:
