@@ -147,6 +147,30 @@ def test_the_host_outside_workflow_code_is_left_alone() -> None:
     stage.close()
 
 
+def test_many_threads_watch_at_once() -> None:
+    guard.install()
+    failures: list[BaseException] = []
+
+    def watches() -> None:
+        try:
+            for _ in range(3000):
+                if guard.watch():
+                    guard.unwatch()
+        except BaseException as error:  # noqa: BLE001 - told by the assertion below
+            failures.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    threads = [threading.Thread(target=watches) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    sys.setswitchinterval(interval)
+
+    assert failures == []
+
+
 def test_plain_logging_and_imports_in_workflow_code_are_harmless() -> None:
     async def logs() -> str:
         logging.getLogger("shop").warning("a line with a time stamp")

@@ -19,9 +19,10 @@ import gc
 import os
 import random
 import sys
+import threading
 import time
 import uuid
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any, Final, Protocol
@@ -98,6 +99,7 @@ TRUSTED: Final = (
         )
     ),
 )  # fmt: skip
+INSTALLS_MAX: Final = 100
 TOOL: Final = 3  # of sys.monitoring's ids, one that the standard library gives to nobody
 
 
@@ -145,18 +147,32 @@ def install() -> None:
 
 def watch() -> bool:
     """Begin to watch calls on this thread; returns whether ``unwatch`` is to be called."""
-    if sys.version_info >= (3, 12) or sys.getprofile() is not None:
+    if sys.version_info >= (3, 12):
         return False
-    sys.setprofile(_profile)
-    return True
+    present = sys.getprofile()
+    return present is _profile or (present is None and _set_profile(_profile))
 
 
 def unwatch() -> None:
     """End what ``watch`` began."""
-    sys.setprofile(None)
+    _set_profile(None)
+
+
+def _set_profile(callback: Callable[[FrameType, str, Any], None] | None) -> bool:
+    # While an audit hook looks at one thread's setprofile, the interpreter refuses that of any other thread. Ours take
+    # turns; one that meets a stranger's is tried again.
+    with _INSTALLING:
+        for _ in range(INSTALLS_MAX):
+            try:
+                sys.setprofile(callback)
+            except RuntimeError:
+                continue
+            return True
+    return False
 
 
 _installed = False
+_INSTALLING: Final = threading.Lock()
 
 
 def _audit(event: str, _args: tuple[Any, ...]) -> None:
@@ -185,7 +201,8 @@ def _called(frame: FrameType | None, called: Any, owner: Any) -> None:
         return
     place = _judged(frame)
     if place:
-        sys.setprofile(None)
+        if sys.getprofile() is _profile:
+            _set_profile(None)
         _refuse(runtime, f"Workflow code called {told[0]}", place, told[1])
 
 
