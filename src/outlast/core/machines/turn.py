@@ -178,7 +178,9 @@ def _cancel_timer(overlay: _Overlay, command: c.CancelTimer) -> e.Event:
 def _enqueue(overlay: _Overlay, command: c.EnqueueDetached) -> e.Event:
     if not command.place or not command.task_type or not command.task_queue:
         _refuse("A detached task needs a place, a type and a task queue.")
-    task_id = f"{overlay.run.run_id}:d{command.place}"
+    task_id = detached_id(overlay.run, command.place)
+    if any(task_id == other for other, _ in overlay.decided.detached):
+        _refuse(f"A detached task has place {command.place} already.")
     overlay.decided.detached.append((task_id, command))
     return e.TaskEnqueued(
         task_id=task_id,
@@ -187,6 +189,11 @@ def _enqueue(overlay: _Overlay, command: c.EnqueueDetached) -> e.Event:
         input=command.input,
         workflow_task_completed_event_id=overlay.completed_id,
     )
+
+
+def detached_id(run: Run, place: str) -> str:
+    """Return the id of the standalone task that code of ``run`` enqueues at ``place``."""
+    return f"{run.run_id}:d{place}"
 
 
 def _refuse(fact: str) -> NoReturn:

@@ -94,6 +94,12 @@ class ShardCore:
             if held.ticket == ticket:
                 matching.drop(shard, held)
                 return
+        for waiting in self.loading.pending.values():
+            waiting[:] = [
+                admitted
+                for admitted in waiting
+                if admitted.ticket != ticket or not isinstance(admitted.input, i.AwaitWorkflow | i.AwaitTask)
+            ]
 
     def tick(self, *, now: int) -> None:
         """Bring in what is due. Call it after all that had arrived was handed in, so that a stall expires no healthy lease."""

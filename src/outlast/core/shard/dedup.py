@@ -5,7 +5,7 @@ entity itself remembers. Rows are for the others, and go by whole periods.
 """
 
 from outlast.core.errors import Conflict
-from outlast.core.inputs import StartWorkflow
+from outlast.core.inputs import RunStatus, StartWorkflow
 from outlast.core.run import Run
 from outlast.core.shard.state import Shard
 from outlast.core.writes import DedupRow
@@ -51,9 +51,9 @@ def start_scope(workflow_id: str) -> str:
 def find_start(
     shard: Shard, namespace: str, workflow_id: str, request: StartWorkflow, *, known: Run | None
 ) -> tuple[str, str] | None:
-    """Return (run id, fingerprint) of the run that this start made before, if it did."""
+    """Return (run id, fingerprint) of the run that this start made before, if it did. The runs of a chain all remember it."""
     if known is not None and known.fixed.start_request_id == request.request_id:
-        return known.run_id, known.fixed.start_fingerprint
+        return known.first_run_id, known.fixed.start_fingerprint
     if not request.workflow_id:
         return None  # the id is made from the key: the run itself would be known
     row = find(shard, namespace, start_scope(workflow_id), request.request_id)
@@ -69,8 +69,10 @@ def keep_start(
 
 
 def prolong_start(shard: Shard, run: Run) -> None:
-    """Keep the key of a run that took long: it lives for a window after the run has closed."""
+    """Keep the key of a chain that took long: it lives for a window after the last run has closed."""
     key = run.fixed.start_request_id
-    if key and shard.now - run.started_at > shard.config.idempotency_window // 2:
+    if not key or run.status is RunStatus.CONTINUED_AS_NEW:
+        return  # the next run remembers it
+    if run.fixed.previous_run_id or shard.now - run.started_at > shard.config.idempotency_window // 2:
         scope = start_scope(run.workflow_id)
-        keep(shard, run.namespace, scope, key, id=run.run_id, fingerprint=run.fixed.start_fingerprint)
+        keep(shard, run.namespace, scope, key, id=run.first_run_id, fingerprint=run.fixed.start_fingerprint)

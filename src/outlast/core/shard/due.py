@@ -57,5 +57,6 @@ def next_wakeup(shard: Shard) -> int | None:
     if shard.leased or shard.turns:
         instants.append(shard.now + shard.config.stall // 2)
     if shard.config.shard_lease:
-        instants.append(shard.renew_at)
+        # A renewal that is on its way is waited for, but no longer than the lease holds.
+        instants.append(shard.serve_until if shard.gather.renew else shard.renew_at)
     return min(instants, default=None)

@@ -37,7 +37,9 @@ def enqueue(shard: Shard, request: EnqueueTask, *, namespace: str, principal: st
     for known_id in (request.key, request.task_id):
         # A task whose id is its key keeps no row for the key: it is looked up by it.
         known = shard.tasks.get(known_id)
-        if known is not None and (known_id == request.task_id or known.spec.key == request.key):
+        if known is not None and (
+            known_id == request.task_id or (known.spec.key, known.namespace) == (request.key, namespace)
+        ):
             return _known_task(known, request, namespace, fingerprint)
     task = Task(
         namespace=namespace,

@@ -3,12 +3,14 @@
 Asked again after each load: what is read first may show what else is needed (a task, then the run it belongs to).
 """
 
+from outlast.core import commands as c
 from outlast.core import inputs as i
+from outlast.core.machines.turn import detached_id
 from outlast.core.run import Run
 from outlast.core.shard import dedup
 from outlast.core.shard.admitted import Admitted, LeaseEnded, RunOverLimit, TimerDue
 from outlast.core.shard.enqueue import KEY_SCOPE
-from outlast.core.shard.runs import workflow_id_of
+from outlast.core.shard.runs import end_of_chain, workflow_id_of
 from outlast.core.shard.state import Shard
 from outlast.core.shard.turns import tasks_to_cancel
 from outlast.core.shard.why import DESCRIBED_MAX
@@ -103,6 +105,9 @@ def _of_await(shard: Shard, namespace: str, request: i.AwaitWorkflow) -> list[Ke
     run = _named(shard, namespace, request)
     if run is not None and request.follow and run.outcome is not None and run.outcome.new_run_id:
         keys.append(("workflow", namespace, run.workflow_id))
+        last = end_of_chain(shard, run)
+        if last.outcome is not None and last.outcome.new_run_id:
+            keys.append(("run", last.outcome.new_run_id))
     return keys
 
 
@@ -125,6 +130,13 @@ def _of_turns(shard: Shard, request: i.CompleteWorkflowTasks) -> list[Key]:
         run = shard.runs.get(item.token.run_id)
         if run is not None and run.turn is not None:
             keys += [("task", task_id) for task_id in tasks_to_cancel(run, item.commands)]
+            keys += [
+                ("task", detached_id(run, command.place))
+                for command in item.commands
+                if isinstance(command, c.EnqueueDetached)
+            ]
+    if any(isinstance(command, c.ContinueAsNew) for item in request.done for command in item.commands):
+        keys += [("run", run_id) for run_id in request.new_run_ids if run_id]
     return keys
 
 

@@ -101,6 +101,10 @@ def _check_reuse(request: StartWorkflow, workflow_id: str, known: Run) -> None:
 def fingerprint_of(request: StartWorkflow) -> str:
     """Return what tells one start from another under the same key: type, queue and input."""
     asked = (request.type, request.queue, request.workflow_id, request.input, request.run_timeout, request.delay)
+    return _fingerprint_of(asked)
+
+
+def _fingerprint_of(asked: tuple[object, ...]) -> str:
     return hashlib.blake2b(msgspec.msgpack.encode(asked), digest_size=12).hexdigest()
 
 
@@ -206,6 +210,8 @@ def continue_run(shard: Shard, old: Run, closed: e.WorkflowExecutionContinuedAsN
         memo=closed.memo,
         tags=old.fixed.tags,
         headers=closed.headers,
+        start_request_id=old.fixed.start_request_id,
+        start_fingerprint=old.fixed.start_fingerprint,
         previous_run_id=old.run_id,
     )
     return _open(shard, event, fixed, namespace=old.namespace, workflow_id=old.workflow_id)
@@ -250,7 +256,10 @@ def signal(shard: Shard, request: SignalWorkflow, *, namespace: str, principal: 
     """
     run = find_run(shard, namespace, request.workflow_id, request.run_id)
     scope = f"signal/{run.workflow_id}"
-    if dedup.find(shard, namespace, scope, request.request_id) is not None:
+    fingerprint = _fingerprint_of((request.name, request.input))
+    known = dedup.find(shard, namespace, scope, request.request_id)
+    if known is not None:
+        dedup.same_or_refuse(known, fingerprint)
         return Accepted(changed=False)
     refuse_closed(run)
     if run.state.signals + len(run.parked) >= shard.config.signals_max:
@@ -273,7 +282,7 @@ def signal(shard: Shard, request: SignalWorkflow, *, namespace: str, principal: 
         request_id=request.request_id,
         sent_by=principal,
     )
-    dedup.keep(shard, namespace, scope, request.request_id, id=run.run_id, fingerprint="")
+    dedup.keep(shard, namespace, scope, request.request_id, id=run.run_id, fingerprint=fingerprint)
     append(shard, run, event)
     if not delayed(run):
         offers.need(shard, run)
@@ -338,14 +347,25 @@ def describe(shard: Shard, request: DescribeWorkflow, *, namespace: str, ticket:
 def await_close(shard: Shard, request: AwaitWorkflow, *, namespace: str, ticket: object) -> None:
     """Answer when the run has closed, at once if it has."""
     run = find_run(shard, namespace, request.workflow_id, request.run_id)
-    if run.outcome is not None and request.follow and run.outcome.new_run_id:
-        following = shard.runs.get(run.outcome.new_run_id) or latest_run(shard, namespace, run.workflow_id)
-        if following is not None:
-            run = following
+    if request.follow:
+        run = end_of_chain(shard, run)
     if run.outcome is not None:
         shard.answer(ticket, run.outcome)
         return
     shard.add_waiter(run.run_id, Waiter(ticket, namespace, request.follow))
+
+
+def end_of_chain(shard: Shard, run: Run) -> Run:
+    """Return the last run of the chain of ``run``, as far as memory has it: the ids that are missing are loaded before."""
+    while run.outcome is not None and run.outcome.new_run_id:
+        latest = latest_run(shard, run.namespace, run.workflow_id)
+        if latest is not None and latest.first_run_id == run.first_run_id and latest is not run:
+            return latest
+        following = shard.runs.get(run.outcome.new_run_id)
+        if following is None:
+            break
+        run = following
+    return run
 
 
 # --- end -------------------------------------------------------------------------------------------------------------

@@ -152,6 +152,9 @@ def _complete_one(
         decided = machine.decide(run, done.commands, completed_id=completed_id, now=shard.now)
         if isinstance(decided.closing, c.ContinueAsNew) and (not new_run_id or new_run_id in shard.runs):
             raise Invalid("bad_command", "A run that continues as new needs a fresh run id.", remedy="Mint one.")
+        taken = next((task_id for task_id, _ in decided.detached if task_id in shard.tasks), "")
+        if taken:
+            raise Invalid("bad_command", f"The task {taken} exists already.", remedy="Give each place once.")
     except Invalid as refusal:
         failure = Failure(kind=FailureKind.SERVER, type="BadCommand", message=refusal.fact)
         _fail(shard, run, cause="bad_command", failure=failure, identity=done.identity, build=done.build)
@@ -325,12 +328,11 @@ def _fail(shard: Shard, run: Run, *, cause: str, failure: Failure, identity: str
         build=build,
     )
     _end_unfinished(shard, run, event, failure)
-    backoff = shard.config.backoff_first << min(turn.attempt - 1, 20)
+    backoff = min(shard.config.backoff_first << min(turn.attempt - 1, 20), shard.config.backoff_max)
+    backoff = int(backoff * (1.0 - 0.1 * fraction_of("turn", run.run_id, turn.attempt)))
     if cause in BLOCKED_CAUSES:
         backoff = max(backoff, BLOCKED_BACKOFF)
-    backoff = min(backoff, shard.config.backoff_max)
-    jitter = 1.0 - 0.1 * fraction_of("turn", run.run_id, turn.attempt)
-    run.state.task_retry_at = later(shard.now, int(backoff * jitter))
+    run.state.task_retry_at = later(shard.now, backoff)
     run.ready_at = run.ready_at or shard.now
     offers.offer(shard, run)
 

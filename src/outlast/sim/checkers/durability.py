@@ -204,7 +204,7 @@ class Durability:
         runs_by_request: Counter[tuple[str, str, str]] = Counter()
         for row in mirror.runs.values():
             fixed = decode_fixed(row.fixed)
-            if fixed.start_request_id:
+            if fixed.start_request_id and not fixed.previous_run_id:
                 runs_by_request[row.namespace, row.workflow_id, fixed.start_request_id] += 1
         doubled = [key for key, count in runs_by_request.items() if count > 1]
         require(not doubled, 3, "one_request_two_runs", doubled)
