@@ -1,0 +1,131 @@
+"""Large payloads as files, named by the hash of their content.
+
+A file is complete and on the disk before it has its name, so that a name that is there is the whole content or damage. Files are
+never changed; one that nothing refers to is swept once it is old enough that no commit under way can still name it.
+"""
+
+import asyncio
+import contextlib
+import errno
+import hashlib
+import itertools
+import os
+import re
+from collections.abc import Container
+from pathlib import Path
+from typing import Final
+
+from outlast.core.errors import invariant
+from outlast.core.units import DAY
+from outlast.store.base import StoreError
+
+DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+SWEEP_AGE: Final = DAY  # a commit that names a blob comes long before
+PART: Final = ".part"
+
+
+class FileBlobStore:
+    """Blobs below ``folder``, which is made when it is first needed."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self._numbers = itertools.count()
+
+    async def put(self, digest: str, data: bytes) -> None:
+        """Keep ``data``; it is on the disk when this returns. Raises StoreError "store_full" or "unavailable"."""
+        await asyncio.to_thread(self._put, digest, data)
+
+    async def get(self, digest: str) -> bytes:
+        """Return the data. Raises StoreError "store_damaged" when it is missing or does not have this hash."""
+        return await asyncio.to_thread(self._get, digest)
+
+    async def sweep(self, referenced: Container[str], *, now: int) -> int:
+        """Remove what is not in ``referenced`` and was last put more than SWEEP_AGE before ``now``; return how many."""
+        return await asyncio.to_thread(self._sweep, referenced, now)
+
+    def _path_of(self, digest: str) -> Path:
+        return self.folder / digest[:2] / digest
+
+    def _put(self, digest: str, data: bytes) -> None:
+        invariant(hashlib.sha256(data).hexdigest() == digest, "blob_has_another_hash", digest=digest)
+        path = self._path_of(digest)
+        # Several may put the same content at once; each writes a file of its own, and the last rename wins.
+        part = path.with_name(f"{digest}.{os.getpid()}.{next(self._numbers)}{PART}")
+        try:
+            self._make_folder(path.parent)
+            _write(part, data)
+            part.replace(path)
+            _sync_folder(path.parent)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                part.unlink()
+            raise _not_kept(self.folder, error) from error
+
+    def _make_folder(self, folder: Path) -> None:
+        if folder.is_dir():
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        for above in (self.folder, self.folder.parent):
+            _sync_folder(above)
+
+    def _get(self, digest: str) -> bytes:
+        # The name came in from outside: what is not a hash is not made into a path.
+        if not DIGEST.fullmatch(digest):
+            raise _damaged(f"{digest[:64]!r} is not the name of a stored payload")
+        try:
+            data = self._path_of(digest).read_bytes()
+        except FileNotFoundError:
+            raise _damaged(f"the stored payload {digest} is missing") from None
+        except OSError as error:
+            raise _damaged(f"the stored payload {digest} cannot be read ({error.strerror})") from error
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise _damaged(f"the content of the stored payload {digest} has changed")
+        return data
+
+    def _sweep(self, referenced: Container[str], now: int) -> int:
+        removed = 0
+        for path in sorted(self.folder.glob("??/*")):
+            if path.name in referenced:
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_mtime_ns + SWEEP_AGE < now:
+                    path.unlink()
+                    removed += 1
+        return removed
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "nt":  # pragma: no cover - a folder cannot be synced there
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _not_kept(folder: Path, error: OSError) -> StoreError:
+    if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+        return StoreError(
+            "store_full", f"There is no room for a payload in {folder}.", remedy="Free space on its disk."
+        )
+    return StoreError(
+        "unavailable",
+        f"A payload cannot be written to {folder}: {error.strerror}.",
+        remedy="Give this user the right to write there, and look at the disk.",
+    )
+
+
+def _damaged(fact: str) -> StoreError:
+    return StoreError(
+        "store_damaged",
+        f"{fact[0].upper()}{fact[1:]}.",
+        remedy="Restore the folder of payloads together with the database, from one backup.",
+    )

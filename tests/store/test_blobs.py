@@ -1,0 +1,186 @@
+"""Payloads beside the database: whole or damaged, never half; swept only when old and unreferenced."""
+
+import asyncio
+import hashlib
+import os
+import resource
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from outlast.core.errors import InvariantBroken
+from outlast.core.units import DAY
+from outlast.store.base import BlobStore, StoreError
+from outlast.store.blobs import FileBlobStore
+from outlast.store.memory.blobs import MemoryBlobStore
+
+T = TypeVar("T")
+DATA = os.urandom(300_000)
+NOTHING: set[str] = set()
+DIGEST = hashlib.sha256(DATA).hexdigest()
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Return what ``work`` gives."""
+    return asyncio.run(work)
+
+
+@pytest.fixture(params=["memory", "files"])
+def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
+    """A blob store."""
+    return MemoryBlobStore() if request.param == "memory" else FileBlobStore(tmp_path / "blobs")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> FileBlobStore:
+    """A blob store of files."""
+    return FileBlobStore(tmp_path / "blobs")
+
+
+def path_of(files: FileBlobStore) -> Path:
+    """Return where the blob of these tests is."""
+    return files.folder / DIGEST[:2] / DIGEST
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", DATA], ids=["empty", "nul", "large"])
+def test_a_blob_comes_back_as_it_was(blobs: BlobStore, data: bytes) -> None:
+    digest = hashlib.sha256(data).hexdigest()
+
+    run(blobs.put(digest, data))
+
+    assert run(blobs.get(digest)) == data
+
+
+def test_a_blob_may_be_put_twice(blobs: BlobStore) -> None:
+    run(blobs.put(DIGEST, DATA))
+    run(blobs.put(DIGEST, DATA))
+
+    assert run(blobs.get(DIGEST)) == DATA
+
+
+def test_a_blob_that_is_missing_is_damage(blobs: BlobStore) -> None:
+    with pytest.raises(StoreError) as caught:
+        run(blobs.get(DIGEST))
+
+    assert caught.value.code == "store_damaged"
+
+
+def test_data_under_another_hash_is_not_kept(blobs: BlobStore) -> None:
+    with pytest.raises(InvariantBroken):
+        run(blobs.put(DIGEST, b"other"))
+
+    with pytest.raises(StoreError):
+        run(blobs.get(DIGEST))
+
+
+@pytest.mark.parametrize(
+    "digest", ["", "../../etc/passwd", "a" * 63, DIGEST.upper(), f"{DIGEST}/", "é" * 64, f"{DIGEST}\n"]
+)
+def test_a_name_that_is_no_hash_finds_nothing(blobs: BlobStore, digest: str) -> None:
+    run(blobs.put(DIGEST, DATA))
+
+    with pytest.raises(StoreError) as caught:
+        run(blobs.get(digest))
+
+    assert caught.value.code == "store_damaged"
+
+
+@pytest.mark.parametrize("content", [b"", DATA[:-1], DATA + b"x", DATA[:-1] + b"\0\0"[:1]])
+def test_a_file_whose_content_changed_is_damage(files: FileBlobStore, content: bytes) -> None:
+    run(files.put(DIGEST, DATA))
+    path_of(files).write_bytes(content if content != DATA else content[::-1])
+
+    with pytest.raises(StoreError) as caught:
+        run(files.get(DIGEST))
+
+    assert caught.value.code == "store_damaged"
+
+
+def test_putting_again_repairs_a_damaged_file(files: FileBlobStore) -> None:
+    run(files.put(DIGEST, DATA))
+    path_of(files).write_bytes(b"damaged")
+
+    run(files.put(DIGEST, DATA))
+
+    assert run(files.get(DIGEST)) == DATA
+
+
+def test_only_whole_files_have_a_name(files: FileBlobStore) -> None:
+    run(files.put(DIGEST, DATA))
+
+    assert list(files.folder.glob("*/*")) == [path_of(files)]
+
+
+def test_many_may_put_the_same_blob_at_once(files: FileBlobStore) -> None:
+    async def put_all() -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(12):
+                group.create_task(files.put(DIGEST, DATA))
+
+    run(put_all())
+
+    assert run(files.get(DIGEST)) == DATA
+    assert len(list(files.folder.glob("*/*"))) == 1
+
+
+def test_a_blob_that_finds_no_room_leaves_nothing_behind(files: FileBlobStore) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(StoreError) as caught:
+            run(files.put(DIGEST, DATA))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert caught.value.code == "store_full"
+    assert list(files.folder.glob("*/*")) == []
+    run(files.put(DIGEST, DATA))
+    assert run(files.get(DIGEST)) == DATA
+
+
+def age(files: FileBlobStore) -> int:
+    """Return the instant at which the blob was put."""
+    return path_of(files).stat().st_mtime_ns
+
+
+def test_an_old_blob_that_nothing_refers_to_is_swept(files: FileBlobStore) -> None:
+    run(files.put(DIGEST, DATA))
+
+    assert run(files.sweep(NOTHING, now=age(files) + DAY + 1)) == 1
+    assert not path_of(files).exists()
+
+
+def test_a_young_blob_is_not_swept(files: FileBlobStore) -> None:
+    run(files.put(DIGEST, DATA))
+
+    assert run(files.sweep(NOTHING, now=age(files) + DAY)) == 0
+    assert run(files.get(DIGEST)) == DATA
+
+
+def test_a_blob_that_is_referred_to_is_not_swept(files: FileBlobStore) -> None:
+    run(files.put(DIGEST, DATA))
+
+    assert run(files.sweep({DIGEST}, now=age(files) + 400 * DAY)) == 0
+    assert run(files.get(DIGEST)) == DATA
+
+
+def test_a_blob_put_again_is_young_again(files: FileBlobStore) -> None:
+    run(files.put(DIGEST, DATA))
+    old = age(files) - 2 * DAY
+    os.utime(path_of(files), ns=(old, old))
+
+    run(files.put(DIGEST, DATA))
+
+    assert run(files.sweep(NOTHING, now=old + DAY + 1)) == 0
+    assert run(files.get(DIGEST)) == DATA
+
+
+def test_what_a_crash_left_half_written_is_swept(files: FileBlobStore) -> None:
+    run(files.put(DIGEST, DATA))
+    part = path_of(files).with_name(f"{DIGEST}.1.0.part")
+    part.write_bytes(b"half")
+
+    assert run(files.sweep({DIGEST}, now=age(files) + 2 * DAY)) == 1
+    assert not part.exists()
