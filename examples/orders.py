@@ -5,6 +5,7 @@
 PROVIDER is where the payment provider and the carrier answer; ``python -m examples.provider LOG`` plays both. Kill whatever
 you like at any moment: each order goes on where it was, and no card is charged twice (``orders_demo.py`` does just that).
 """
+# not run by itself: orders_demo.py gives it to a worker
 
 import asyncio
 import json

@@ -5,6 +5,7 @@
 Provider, engine and worker are real processes; the engine and the worker are ended with SIGKILL. What is said at the end
 is checked: by the state of every order, and by the provider's own log, which was written and synced as it happened.
 """
+# not run by itself: tests/end_to_end/test_demo.py runs it
 
 import asyncio
 import importlib

@@ -1,4 +1,5 @@
 """Starts programs that say one line when they are ready, and makes sure that none of them outlives its starter."""
+# not run by itself: a module of orders_demo.py
 
 import os
 import select

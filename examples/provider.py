@@ -5,6 +5,7 @@ key of a request is its ``idempotency-key``: a repeat gets the first one's answe
 
     python -m examples.provider LOG        serves on a free port of the loopback, prints it, ends when its stdin closes
 """
+# not run by itself: orders_demo.py starts it
 
 import json
 import os
