@@ -3,6 +3,7 @@
 import asyncio
 
 from outlast.core import commands as c
+from outlast.core.limits import SPAN_MAX
 from outlast.core.units import DAY, MILLISECOND, SECOND
 from outlast.sdk import workflow
 from outlast.sdk.signals import Signal
@@ -75,6 +76,14 @@ async def short_sleeps() -> str:
     await asyncio.sleep(0)
     await asyncio.sleep(0.5)
     return "awake"
+
+
+async def sleeps_backwards() -> None:
+    await workflow.sleep(-5)
+
+
+async def sleeps_for_ever() -> None:
+    await asyncio.sleep(float("inf"))
 
 
 async def locked(count: int) -> list[int]:
@@ -202,6 +211,19 @@ def test_the_shortest_sleeps_are_timers_of_a_millisecond(stage: Stage) -> None:
 
     started = [turn[0].start_to_fire for turn in stage.turns if isinstance(turn[0], c.StartTimer)]
     assert started == [MILLISECOND, MILLISECOND, 500 * MILLISECOND]
+
+
+def test_a_negative_sleep_is_an_error_of_the_code(stage: Stage) -> None:
+    stage.start(sleeps_backwards).turn()
+
+    assert stage.result.type == "InvalidDuration"
+    assert "not negative" in stage.result.message
+
+
+def test_a_sleep_for_ever_is_as_long_as_a_timer_may_be(stage: Stage) -> None:
+    stage.start(sleeps_for_ever)
+
+    assert stage.turn() == (c.StartTimer(timer_id="1", start_to_fire=SPAN_MAX),)
 
 
 def test_locks_queues_and_semaphores_keep_their_order(stage: Stage) -> None:

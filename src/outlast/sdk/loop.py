@@ -10,6 +10,7 @@ Three things make their order the same on every replay and in every process:
 
 import asyncio
 import sys
+import zlib
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from contextvars import Context, copy_context
@@ -20,6 +21,7 @@ from typing import Any, Final, Protocol
 from outlast.sdk.errors import SandboxViolation
 
 AS_COMPLETED_CODE: Final[CodeType] = asyncio.as_completed.__code__
+SALT_SHIFT: Final = 16
 YIELDS_MAX: Final = 100  # of clean-up code in a run that is disposed of
 PRUNE_FROM: Final = 256  # tasks held before finished ones are let go
 
@@ -134,6 +136,9 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self.timers = timers
         self.tasks: list[Task] = []
         self.numbers = 0
+        # Added above the bits that decide the order in a set of any size in practice. asyncio keeps one set of all tasks
+        # of the process: without it, every run's first task would collide there with every other's.
+        self.salt = 0
         self.abandoned = False
         self._ready: deque[Handle] = deque()
         self._closed = False
@@ -169,7 +174,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             raise Abandoned  # clean-up code of a run that was disposed of must not wait for anything
         future = Future(loop=self)
         self.numbers = number = self.numbers + 1
-        future.number = number
+        future.number = self.salt + number
         return future
 
     def create_task(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -181,7 +186,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         refuse_unordered(coro)
         self.numbers = number = self.numbers + 1
         task = Task.__new__(Task)
-        task.number = number
+        task.number = self.salt + number
         task.__init__(coro, loop=self, name=name or f"task-{number}", context=context, **more)  # type: ignore[misc]
         # asyncio keeps all tasks of the process in one set, where the small hashes of ours would all fall together.
         asyncio._unregister_task(task)  # noqa: SLF001
@@ -322,6 +327,11 @@ def _close_all(values: Iterable[object]) -> None:
             _close_all(value)  # pyright: ignore[reportUnknownArgumentType]
 
 
+def salt_of(original_run_id: str) -> int:
+    """Return what sets a run's hashes apart from other runs' and is the same on each replay, reset included."""
+    return zlib.crc32(original_run_id.encode()) << SALT_SHIFT
+
+
 REFUSED: Final[dict[str, str]] = {
     **dict.fromkeys(
         ("run_in_executor", "set_default_executor", "call_soon_threadsafe", "shutdown_default_executor"),
@@ -381,10 +391,12 @@ def _hash_of_gathered(future: Any) -> int:
         return object.__hash__(future)
     number: int | None = future.__dict__.get("number")
     if number is None:
-        loop.numbers = number = loop.numbers + 1
-        future.number = number
+        loop.numbers += 1
+        future.number = number = loop.salt + loop.numbers
     return number
 
 
 # gather makes its future itself and asks the loop for nothing, so this class is the one place to give it a number.
-asyncio.tasks._GatheringFuture.__hash__ = _hash_of_gathered  # type: ignore[attr-defined]  # noqa: SLF001  # pyright: ignore[reportAttributeAccessIssue]
+_gathering: Any = getattr(asyncio.tasks, "_GatheringFuture", None)
+if _gathering is not None:
+    _gathering.__hash__ = _hash_of_gathered

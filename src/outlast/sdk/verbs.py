@@ -23,7 +23,7 @@ from outlast.sdk.converter import Converter
 from outlast.sdk.definition import TaskDefinition, TaskOptions, WorkflowDefinition
 from outlast.sdk.errors import HoldsRun, Nondeterminism, UnsupportedHere
 from outlast.sdk.failures import is_user_file
-from outlast.sdk.loop import Abandoned, TimerHandle, loop_of
+from outlast.sdk.loop import Abandoned, TimerHandle, loop_of, salt_of
 from outlast.sdk.matching import PATCH, REMEDY
 from outlast.sdk.operations import ActivityFuture, Condition, ContinueRequested, Mailbox, Received
 
@@ -89,6 +89,7 @@ class Verbs:
         self.tags = dict(event.tags or {})
         self.memo = dict(event.memo or {})
         self.started_ns = self.now_ns
+        self.loop.salt = salt_of(event.original_run_id)
         for carried in event.carried_signals:
             self.mailbox(carried.signal_name).signals.append(Received(1, carried))
 
@@ -153,7 +154,8 @@ class Verbs:
         )
         loop = self.loop
         future = ActivityFuture(loop=loop)
-        loop.numbers = future.number = loop.numbers + 1
+        loop.numbers += 1
+        future.number = loop.salt + loop.numbers
         future.activity_id = activity_id
         future.definition = definition
         future.index = self.issue(command)
@@ -217,9 +219,10 @@ class Verbs:
         """Start a durable timer for ``handle``; below a millisecond it lasts one."""
         self._timers_made += 1
         timer_id = str(self._timers_made)
-        span = max(round(delay * 1_000_000) * MICROSECOND, MILLISECOND)
+        # "For ever", as some code asks for, is not a whole number: it lasts as long as a timer may.
+        span = round(delay * 1_000_000) * MICROSECOND if delay < limits.SPAN_MAX / SECOND else limits.SPAN_MAX
         self.started_timers[timer_id] = self.issue(
-            commands.StartTimer(timer_id=timer_id, start_to_fire=min(span, limits.SPAN_MAX))
+            commands.StartTimer(timer_id=timer_id, start_to_fire=max(span, MILLISECOND))
         )
         self.timers[timer_id] = handle
         return timer_id
