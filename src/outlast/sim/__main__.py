@@ -100,7 +100,9 @@ def _repeat(pool: ProcessPoolExecutor, seeds: list[int], digests: dict[int, int]
     for seed in seeds:
         same = digests[seed] == again[seed] == other[seed]
         differing += not same
-        print(f"  seed {seed}: {digests[seed]:016x} {again[seed]:016x} {other[seed]:016x} {'equal' if same else 'DIFFERENT'}")
+        print(
+            f"  seed {seed}: {digests[seed]:016x} {again[seed]:016x} {other[seed]:016x} {'equal' if same else 'DIFFERENT'}"
+        )
     return differing
 
 

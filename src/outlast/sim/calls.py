@@ -106,7 +106,14 @@ class Caller:
         self._open[call.attempt] = (call, node)
         call.alarm = self.process.after(call.patience, f"patience {call.name}", self._silence, call, call.attempt)
         self._network.send(
-            self.process.name, node.process, f"-> {call.name}", node.receive, self, call.attempt, call.namespace, call.request
+            self.process.name,
+            node.process,
+            f"-> {call.name}",
+            node.receive,
+            self,
+            call.attempt,
+            call.namespace,
+            call.request,
         )
 
     def _silence(self, call: Call, attempt: int) -> None:

@@ -275,9 +275,9 @@ class Client:
 
         self._caller.call(self.namespace, request, ended, patience=int(self._chance.uniform(1.0, 8.0) * SECOND))
 
-    def _entered(self, request: i.Request, reply: i.Reply | i.WorkflowStarted | i.TaskEnqueuedReply | i.Refused) -> None:
+    def _entered(
+        self, request: i.Request, reply: i.Reply | i.WorkflowStarted | i.TaskEnqueuedReply | i.Refused
+    ) -> None:
         entry = Entry(self.process.name, self.namespace, request, self._kernel.now, self._kernel.now, attempts=2)
         entry.reply = reply
         self._ledger.entries.append(entry)
-
-

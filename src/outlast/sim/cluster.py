@@ -5,7 +5,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 
-from outlast.core.inputs import Refused, Reply
+from outlast.core.inputs import Poll, Refused, Reply, Work
 from outlast.core.shard.config import ShardConfig
 from outlast.core.units import MILLISECOND, SECOND
 from outlast.core.writes import Batch, Claim
@@ -66,6 +66,7 @@ class Watch:
     def handled(self, node: Node, ticket: Ticket) -> None:
         """Note what goes into a core."""
         self.tasks.handled(node, ticket)
+        self.durability.handled(ticket)
 
     def answered(self, node: Node, ticket: Ticket, reply: Reply) -> None:
         """Check what comes out of a core."""
@@ -76,6 +77,8 @@ class Watch:
         del node
         self.durability.answered(ticket, reply)
         self.tasks.answered(ticket, reply)
+        if isinstance(reply, Work) and isinstance(ticket.request, Poll):
+            self.runs.given_out(ticket.request, reply)
 
     def acknowledged(self, number: int) -> None:
         """Note that an owner knows batch ``number`` to be committed."""
@@ -352,5 +355,3 @@ def play(seed: int, *, trace: bool = False) -> Result:
         return result
     finally:
         gc.enable()
-
-

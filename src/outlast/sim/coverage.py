@@ -76,7 +76,7 @@ _declare(
     poll_empty="a poll ended without work",
     lease_over_takeover="a lease was kept over a change of owner",
     lease_over_stall="a lease outlived its stored end because the owner had stalled",
-    window_evicted="more tasks were ready than the window holds",
+    window_continued="more tasks were ready than the window holds, and its next page was read",
     task_reloaded="a task was read from the store again",
     run_reloaded="a run was read from the store again",
     wait_signal_won="a waited-for signal came before its timeout",

@@ -12,7 +12,8 @@ from typing import Protocol
 from outlast.core.codec import decode_events
 from outlast.core.errors import InvariantBroken
 from outlast.core.events import Timed
-from outlast.core.writes import Batch, Claim, CommitOutcome, Load, Page
+from outlast.core.shard.window import BEFORE_ALL
+from outlast.core.writes import Batch, Claim, CommitOutcome, Load, LoadKeys, LoadReadyTasks, Page
 from outlast.sim.coverage import Coverage
 from outlast.sim.faults import FaultLog, Faults
 from outlast.sim.kernel import Alarm, Kernel, Process
@@ -103,7 +104,9 @@ class Disk:
                 raise
             self._coverage.hit("claim_refused")
         if claim is not None:
-            self._kernel.note(f"claimed {owner} fence={claim.fence.incarnation}.{claim.fence.epoch} last={claim.last_number}")
+            self._kernel.note(
+                f"claimed {owner} fence={claim.fence.incarnation}.{claim.fence.epoch} last={claim.last_number}"
+            )
             self._watcher.claimed(claim, owner, now=now)
         if self._faults.live and self._chance.random() < self._faults.claim_unanswered:
             self._log.hit("claim_unanswered")
@@ -132,12 +135,14 @@ class Disk:
                 draw -= bound
             if self._chance.random() < faults.commit_slow:
                 self._log.hit("commit_slow")
-                span += int(self._chance.uniform(0.1, 2.5) * 1e9)
+                span += int(self._chance.uniform(0.1, 5.0) * 1e9)
         flight.alarm = self._kernel.after(span, f"commit {owner}", self._arrive, flight)
 
     def _arrive(self, flight: InFlight) -> None:
         if flight.mode is CommitOutcome.DONE or flight.form == "applied":
             outcome = self._apply(flight)
+            if outcome is CommitOutcome.REFUSED and not flight.form:
+                self._coverage.hit("zombie_fenced")
             if flight.form == "applied":
                 self._log.hit("commit_unknown_applied")
                 if outcome is CommitOutcome.DONE:
@@ -191,7 +196,18 @@ class Disk:
         self._kernel.after(self._read_latency(), "load", self._load, process, load, done)
 
     def _load(self, process: Process, load: Load, done: Callable[[Page], None]) -> None:
-        process.after(self._read_latency(), "loaded", done, self.tables.load(load))
+        page = self.tables.load(load)
+        match load:
+            case LoadKeys():
+                if page.tasks:
+                    self._coverage.hit("task_reloaded")
+                if page.runs:
+                    self._coverage.hit("run_reloaded")
+            case LoadReadyTasks() if load.after > BEFORE_ALL:
+                self._coverage.hit("window_continued")
+            case _:
+                pass
+        process.after(self._read_latency(), "loaded", done, page)
 
     def read_history(
         self, process: Process, run_id: str, first: int, last: int, done: Callable[[tuple[Timed, ...]], None]

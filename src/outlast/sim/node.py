@@ -247,9 +247,7 @@ class Node:
         taken, self._mailbox = self._mailbox[:count], self._mailbox[count:]
         for ticket in taken:
             self._witness.handled(self, ticket)
-            core.handle(
-                ticket, ticket.request, namespace=ticket.namespace, principal="sim", now=self.clock.now()
-            )
+            core.handle(ticket, ticket.request, namespace=ticket.namespace, principal="sim", now=self.clock.now())
             if ticket.gone:
                 core.forget(ticket, now=self.clock.now())
         self._gathered += len(taken)
@@ -318,8 +316,6 @@ class Node:
         if self.core is not core:
             return
         self._in_flight = False
-        if outcome is CommitOutcome.REFUSED:
-            self._coverage.hit("zombie_fenced")
         if outcome is CommitOutcome.DONE:
             self._witness.acknowledged(number)
         core.on_commit(number, outcome, now=self.clock.now())

@@ -83,7 +83,9 @@ def failures_lines(failures: list[Result]) -> list[str]:
     lines: list[str] = []
     for result in failures[:_FAILURES_SHOWN]:
         lines += failure_lines(result)
-    lines += [f"seed {result.seed} violates {result.violation.splitlines()[-1]}" for result in failures[_FAILURES_SHOWN:]]
+    lines += [
+        f"seed {result.seed} violates {result.violation.splitlines()[-1]}" for result in failures[_FAILURES_SHOWN:]
+    ]
     return lines
 
 

@@ -32,6 +32,7 @@ from outlast.core.inputs import (
     WorkflowTaskDone,
     WorkflowTaskNotDone,
     WorkflowTasksReply,
+    WorkflowToken,
 )
 from outlast.core.units import MILLISECOND, SECOND
 from outlast.sim.calls import Call, Caller
@@ -112,6 +113,8 @@ class Worker:
     def _reset(self) -> None:
         self._running: dict[tuple[str, str, int], Running] = {}
         self._turns = 0
+        self._turns_seen: dict[WorkflowToken, None] = {}
+        self._frozen: dict[tuple[str, str, int], None] = {}  # leases over which this worker stood still
         self._cache: dict[tuple[str, str], Cached] = {}
         self._polling: dict[str, Call | None] = dict.fromkeys(self._namespaces)
         self._polls = 0
@@ -144,6 +147,9 @@ class Worker:
 
     def pause(self, span: int) -> None:
         """Freeze the process."""
+        for key, running in self._running.items():
+            if span > (running.lease.lease or 0):
+                self._frozen[key] = None
         self.process.pause(span)
 
     def stop(self, *, restart_after: int) -> None:
@@ -200,8 +206,12 @@ class Worker:
             for lease in reply.tasks:
                 self._take(namespace, lease)
             for task in reply.workflow_tasks:
+                if task.token in self._turns_seen:
+                    continue  # the same poll, answered again
+                self._turns_seen[task.token] = None
                 self._turns += 1
-                self.process.after(int(self._chance.expovariate(1.0) * 3 * MILLISECOND), "turn taken", self._turn, namespace, task)
+                span = int(self._chance.expovariate(1.0) * 3 * MILLISECOND)
+                self.process.after(span, "turn taken", self._turn, namespace, task)
         elif isinstance(reply, Refused):
             raise Violation(64, "poll_refused", reply.code)
         self._poll_soon(namespace)
@@ -297,6 +307,8 @@ class Worker:
             refused = reply.items[0]
             if refused is not None:
                 self._coverage.hit("completion_after_expiry")
+                if key in self._frozen:
+                    self._coverage.hit("worker_zombie_answered")
             if self._chance.random() < 0.05:
                 self._log.hit("request_repeated")
                 self._caller.call(namespace, request, lambda again: self._same(key, refused, again), attempts_max=1)
@@ -341,7 +353,9 @@ class Worker:
                     lambda reply, alive=alive, namespace=namespace: self._beaten(namespace, alive, reply),
                     attempts_max=1, patience=SECOND,
                 )  # fmt: skip
-        spans = [min(r.lease.lease or SECOND, r.lease.heartbeat or r.lease.lease or SECOND) for r in self._running.values()]
+        spans = [
+            min(r.lease.lease or SECOND, r.lease.heartbeat or r.lease.lease or SECOND) for r in self._running.values()
+        ]
         span = max(min(spans, default=SECOND) // 3, 50 * MILLISECOND)
         self.process.after(span, "heartbeats", self._beat)
 
@@ -422,9 +436,7 @@ class Worker:
         else:
             self._complete(namespace, task, run, commands)
 
-    def _complete(
-        self, namespace: str, task: WorkflowTask, run: Interpreter, commands: tuple[Command, ...]
-    ) -> None:
+    def _complete(self, namespace: str, task: WorkflowTask, run: Interpreter, commands: tuple[Command, ...]) -> None:
         keep = self._cache_max > 0 and not run.closed
         cached = Cached(run, task.started_event_id + 1 + len(commands))
         if keep:

@@ -24,10 +24,29 @@ class Durability:
         self._scene = scene
         self._works: dict[str, tuple[set[tuple[str, int]], set[tuple[str, int, int]]]] = {}
         self._started: dict[tuple[str, str, str], str] = {}
+        self._seen: dict[tuple[str, str], None] = {}
         self._keys: dict[tuple[str, str], str] = {}
         self._fingerprints: dict[tuple[str, str], str] = {}
 
     # -- each answer --
+
+    def handled(self, ticket: Ticket) -> None:
+        """Note repeats of what has not committed yet."""
+        request, mirror = ticket.request, self._scene.mirror
+        if isinstance(request, i.StartWorkflow):
+            key = (request.request_id, str(mirror.fence))
+            if key in self._seen and request.run_id not in mirror.runs:
+                self._scene.coverage.hit("duplicate_start_gated")
+            self._seen[key] = None
+        elif isinstance(request, i.EnqueueTask) and request.key:
+            key = (request.key, str(mirror.fence))
+            if (
+                key in self._seen
+                and request.task_id not in mirror.tasks
+                and (ticket.namespace, request.key) not in self._keys
+            ):
+                self._scene.coverage.hit("duplicate_enqueue_gated")
+            self._seen[key] = None
 
     def answered(self, ticket: Ticket, reply: i.Reply) -> None:
         """Check that what ``reply`` says is committed."""
@@ -124,7 +143,12 @@ class Durability:
                 row = mirror.tasks.get(request.task_id)
                 require(row is not None, 1, "cancel_of_nothing", request.task_id)
                 asked = mirror.statuses[request.task_id].cancel_requested
-                require(asked or (row is not None and row.state in TERMINAL), 1, "cancel_acknowledged_early", request.task_id)
+                require(
+                    asked or (row is not None and row.state in TERMINAL),
+                    1,
+                    "cancel_acknowledged_early",
+                    request.task_id,
+                )
             case _:
                 pass
 
@@ -132,7 +156,9 @@ class Durability:
         mirror = self._scene.mirror
         if mirror.states[run_id].cancel_requested or mirror.runs[run_id].status != RunStatus.RUNNING.value:
             return True
-        return any(type(event).__name__ == "WorkflowExecutionCancelRequested" for _, event in mirror.parked_events(run_id))
+        return any(
+            type(event).__name__ == "WorkflowExecutionCancelRequested" for _, event in mirror.parked_events(run_id)
+        )
 
     def _runs_of(self, namespace: str, workflow_id: str) -> list[RunRow]:
         return [
@@ -189,7 +215,9 @@ class Durability:
 
     def _info(self, reply: i.WorkflowInfo) -> None:
         committed = len(self._scene.mirror.history.get(reply.run_id, ()))
-        require(reply.events <= committed, 6, "read_of_uncommitted_run", f"{reply.run_id}: {reply.events} of {committed}")
+        require(
+            reply.events <= committed, 6, "read_of_uncommitted_run", f"{reply.run_id}: {reply.events} of {committed}"
+        )
 
     def _outcome(self, reply: i.WorkflowOutcome) -> None:
         row = self._scene.mirror.runs.get(reply.run_id)
@@ -222,7 +250,9 @@ class Durability:
         match reply:
             case i.WorkflowStarted():
                 row = mirror.runs.get(reply.run_id)
-                require(row is not None and row.status != RunStatus.RUNNING.value, 1, "acked_run_not_closed", reply.run_id)
+                require(
+                    row is not None and row.status != RunStatus.RUNNING.value, 1, "acked_run_not_closed", reply.run_id
+                )
             case i.TaskEnqueuedReply():
                 task = mirror.tasks.get(reply.task_id)
                 require(task is not None and task.state in TERMINAL, 1, "acked_task_not_closed", reply.task_id)

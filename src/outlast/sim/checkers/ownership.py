@@ -22,7 +22,9 @@ class Ownership:
         mirror = self._scene.mirror
         require(batch.fence == self._highest, 12, "stale_fence_changed_something",
                 f"batch {batch.number} of {owner} under {batch.fence}, the shard is at {self._highest}")  # fmt: skip
-        require(batch.number == mirror.number + 1, 11, "commit_numbers_not_dense", f"{batch.number} after {mirror.number}")
+        require(
+            batch.number == mirror.number + 1, 11, "commit_numbers_not_dense", f"{batch.number} after {mirror.number}"
+        )
         require(self._claims.get(batch.fence) == owner, 10, "fence_of_somebody_else", f"{batch.fence} used by {owner}")
         require(batch.at >= self._last_at, 43, "shard_time_went_back", f"{batch.at} after {self._last_at}")
         require(batch.rows() > 0 or batch.lease_until, 6, "empty_batch", batch.number)
@@ -51,7 +53,9 @@ class Ownership:
         scene = self._scene
         serving = [node for node in nodes if node.core is not None]
         current = [node for node in serving if node.claim is not None and node.claim.fence == self._highest]
-        require(current, 17, "no_owner_after_heal", f"{(scene.kernel.now - scene.healed_at) / SECOND:.1f} s after healing")
+        require(
+            current, 17, "no_owner_after_heal", f"{(scene.kernel.now - scene.healed_at) / SECOND:.1f} s after healing"
+        )
         lease = scene.config.knobs.shard_lease
         stale = [node.owner for node in serving if node not in current]
         require(not stale or scene.kernel.now - scene.healed_at < 2 * lease, 16, "idle_owner_did_not_notice", stale)

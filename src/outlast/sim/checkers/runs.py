@@ -1,7 +1,7 @@
 """Runs, histories and timers: invariants 13, 30 to 35, 39 to 43 and 49."""
 
 from outlast.core import events as e
-from outlast.core.inputs import RunStatus, TaskState
+from outlast.core.inputs import Poll, RunStatus, TaskState, Work
 from outlast.core.invariants import TERMINAL, run_findings
 from outlast.core.units import SECOND
 from outlast.core.writes import RunRow
@@ -17,12 +17,21 @@ class Runs:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._fired: dict[tuple[str, str], None] = {}
+        self._turns_out: dict[str, None] = {}
+
+    def given_out(self, request: Poll, reply: Work) -> None:
+        """Note which runs have a turn in a worker's hands."""
+        for task in reply.workflow_tasks:
+            self._turns_out[task.run_id] = None
+            state = self._scene.mirror.states.get(task.run_id)
+            if state is not None and state.sticky_worker not in ("", request.worker):
+                self._scene.coverage.hit("sticky_timeout")
 
     def committed(self, change: Change) -> None:
         """Check each run that a commit has touched."""
         mirror = self._scene.mirror
-        for run_id, event_id, _, event in change.events:
-            self._event(change, run_id, event_id, event)
+        for run_id, _, _, event in change.events:
+            self._event(change, run_id, event)
         for run_id, _, event in change.parked:
             self._parked(change, run_id, event)
         for old, row in change.runs:
@@ -35,7 +44,9 @@ class Runs:
                         "closed_run_moved", row.run_id)  # fmt: skip
             self._row(row)
             self._notice(change, old, row)
-        touched = {row.run_id: None for _, row in change.runs} | {row.run_id: None for _, row in change.tasks if row.run_id}
+        touched = {row.run_id: None for _, row in change.runs} | {
+            row.run_id: None for _, row in change.tasks if row.run_id
+        }
         for run_id in touched:
             self._activities(run_id)
         for key, value in mirror.counters.items():
@@ -62,7 +73,9 @@ class Runs:
         fold = mirror.folds[run_id]
         ended: dict[int, None] = {}
         for _, event in mirror.parked_events(run_id):
-            if isinstance(event, e.ActivityTaskCompleted | e.ActivityTaskFailed | e.ActivityTaskTimedOut | e.ActivityTaskCanceled):
+            if isinstance(
+                event, e.ActivityTaskCompleted | e.ActivityTaskFailed | e.ActivityTaskTimedOut | e.ActivityTaskCanceled
+            ):
                 require(event.scheduled_event_id not in ended, 33, "activity_with_two_outcomes", f"{run_id} {event}")
                 ended[event.scheduled_event_id] = None
         for number, (activity_id, task_id, _) in fold.activities.items():
@@ -72,7 +85,7 @@ class Runs:
             require((task.state in TERMINAL) == (number in ended), 33, "activity_and_task_disagree",
                     f"{run_id} activity {activity_id}: task {task.state}, end parked {number in ended}")  # fmt: skip
 
-    def _event(self, change: Change, run_id: str, event_id: int, event: e.Event) -> None:
+    def _event(self, change: Change, run_id: str, event: e.Event) -> None:
         mirror, hit = self._scene.mirror, self._scene.coverage.hit
         row = mirror.runs.get(run_id) or change.batch.runs.get(run_id)
         match event:
@@ -96,6 +109,16 @@ class Runs:
                 self._continued(change, run_id, event)
             case e.WorkflowTaskTimedOut():
                 hit("workflow_task_timed_out")
+                self._turns_out.pop(run_id, None)
+            case e.WorkflowTaskCompleted() | e.WorkflowTaskFailed():
+                self._turns_out.pop(run_id, None)
+            case e.WorkflowExecutionTerminated():
+                if run_id in self._turns_out:
+                    hit("terminate_during_task")
+                assert row is not None
+                if any(other.workflow_id == row.workflow_id and other.namespace == row.namespace
+                       for other in change.batch.runs.values() if other.run_id in change.batch.new_runs):  # fmt: skip
+                    hit("start_terminated_existing")
             case e.TaskEnqueued():
                 hit("detached_enqueued")
                 require(event.task_id in mirror.tasks, 6, "detached_task_missing", event.task_id)
@@ -122,7 +145,12 @@ class Runs:
             if isinstance(old, e.TimerStarted) and old.timer_id == event.timer_id
         )  # fmt: skip
         early = started.fire_at - change.now
-        require(early <= self._scene.config.skew, 40, "timer_fired_early", f"{run_id} {event.timer_id}: {early / 1e6:.1f} ms")
+        require(
+            early <= self._scene.config.skew,
+            40,
+            "timer_fired_early",
+            f"{run_id} {event.timer_id}: {early / 1e6:.1f} ms",
+        )
         quiet = self._scene.healed_at and started.fire_at > self._scene.healed_at + 12 * SECOND
         if quiet:
             late = change.now - started.fire_at
@@ -131,7 +159,9 @@ class Runs:
     def _continued(self, change: Change, run_id: str, event: e.WorkflowExecutionContinuedAsNew) -> None:
         mirror = self._scene.mirror
         following = mirror.runs.get(event.new_run_id) or change.batch.runs.get(event.new_run_id)
-        require(following is not None and event.new_run_id in change.batch.new_runs, 35, "continued_without_next", run_id)
+        require(
+            following is not None and event.new_run_id in change.batch.new_runs, 35, "continued_without_next", run_id
+        )
         first = mirror.history[event.new_run_id][0][1]
         assert isinstance(first, e.WorkflowExecutionStarted)
         require(first.continued_run_id == run_id, 35, "next_run_of_another", event.new_run_id)
@@ -142,7 +172,8 @@ class Runs:
         hit = self._scene.coverage.hit
         if row.run_id in change.unparked:
             turned = any(
-                run_id == row.run_id and isinstance(event, e.WorkflowTaskCompleted) for run_id, _, _, event in change.events
+                run_id == row.run_id and isinstance(event, e.WorkflowTaskCompleted)
+                for run_id, _, _, event in change.events
             )
             hit("parked_flushed_by_task" if turned else "parked_flushed_at_load")
             canceled = {event.timer_id for run_id, _, _, event in change.events
@@ -174,9 +205,16 @@ class Runs:
         for row in mirror.tasks.values():
             if row.run_id:
                 run = mirror.runs[row.run_id]
-                require(run.status == RunStatus.RUNNING.value or row.state in TERMINAL, 61, "activity_outlives_run", row.task_id)
+                require(
+                    run.status == RunStatus.RUNNING.value or row.state in TERMINAL,
+                    61,
+                    "activity_outlives_run",
+                    row.task_id,
+                )
             require(row.state is not TaskState.LEASED, 20, "lease_left_over", row.task_id)
-        left = [timer for timer in mirror.timers.values() if timer.target in mirror.runs or timer.target in mirror.tasks]
+        left = [
+            timer for timer in mirror.timers.values() if timer.target in mirror.runs or timer.target in mirror.tasks
+        ]
         require(not left, 42, "timers_left_over", left[:3])
 
     def _chain(self, chain: list[RunRow]) -> None:
@@ -189,7 +227,9 @@ class Runs:
             first = history[0][1]
             assert isinstance(first, e.WorkflowExecutionStarted)
             carried = [signal.request_id for signal in first.carried_signals]
-            require(carried == before, 35, "carried_signals_differ", f"{row.run_id}: {carried}, left over were {before}")
+            require(
+                carried == before, 35, "carried_signals_differ", f"{row.run_id}: {carried}, left over were {before}"
+            )
             run, _ = replay(history)
             recorded = [event for _, event in history if isinstance(event, e.WorkflowExecutionSignaled)]
             before = [signal.event.request_id for signal in run.signals]
@@ -201,7 +241,7 @@ class Runs:
                 passed_on = [signal.request_id for signal in start.carried_signals]
                 require(passed_on[: len(before)] == before, 49, "signals_dropped_on_the_way",
                         f"{row.run_id}: {before} left over, {passed_on} carried")  # fmt: skip
-                recorded += [s for s in start.carried_signals[len(before) :]]
+                recorded += start.carried_signals[len(before) :]
                 before = passed_on
             for event in recorded:
                 accepted.setdefault(event.signal_name, []).append(value_of(event.input))

@@ -68,7 +68,9 @@ class Tasks:
         request = ticket.request
         if isinstance(request, CompleteTasks) and isinstance(reply, CompletionsReply):
             for item, refused in zip(request.items, reply.items, strict=True):
-                self._completion((item.token.task_id, item.token.lease), str(item.outcome), refused.code if refused else "")
+                self._completion(
+                    (item.token.task_id, item.token.lease), str(item.outcome), refused.code if refused else ""
+                )
         elif isinstance(request, Heartbeat) and isinstance(reply, HeartbeatReply):
             for item, answer in zip(request.items, reply.items, strict=True):
                 if answer.action != "stop":
@@ -93,10 +95,17 @@ class Tasks:
     def _extended(self, token: Token, until: int) -> None:
         mirror = self._scene.mirror
         row, before = mirror.tasks.get(token[0]), self._promised.get(token, 0)
-        require(until >= before - 2 * self._scene.config.skew, 24, "heartbeat_shortened_a_lease", f"{token}: {until} after {before}")
+        require(
+            until >= before - 2 * self._scene.config.skew,
+            24,
+            "heartbeat_shortened_a_lease",
+            f"{token}: {until} after {before}",
+        )
         if row is not None and row.lease == token[1] and row.state is TaskState.LEASED:
             deadline = mirror.statuses[token[0]].attempt_deadline
-            require(not deadline or until <= deadline, 24, "lease_past_start_to_close", f"{token}: {until} > {deadline}")
+            require(
+                not deadline or until <= deadline, 24, "lease_past_start_to_close", f"{token}: {until} > {deadline}"
+            )
         if until > before:
             self._scene.coverage.hit("heartbeat_extended")
         self._promised[token] = until
@@ -132,7 +141,9 @@ class Tasks:
                 require(new.lease_until >= old.lease_until, 24, "lease_shortened", new.task_id)
                 require(new.attempt == old.attempt, 21, "attempt_changed_in_lease", new.task_id)
             return
-        ended = any(row.task_id == new.task_id and row.lease == old.lease and not row.late for row in change.batch.attempts)
+        ended = any(
+            row.task_id == new.task_id and row.lease == old.lease and not row.late for row in change.batch.attempts
+        )
         # Cancel from outside, the end of the run and a passed deadline take a lease without a word of its holder.
         require(ended or new.state in (TaskState.CANCELED, TaskState.EXPIRED), 22, "lease_vanished",
                 f"{new.task_id} lease {old.lease}: now {new.state} at lease {new.lease}")  # fmt: skip
@@ -148,12 +159,24 @@ class Tasks:
         require(new.lease == (old.lease if old else 0) + 1 or len(self._attempts(new.task_id)) >= new.lease - 1, 21,
                 "lease_skipped", f"{token} after {old.lease if old else 0}")  # fmt: skip
         require(not status.cancel_requested, 28, "leased_after_cancel", token)
-        require(status.started_at >= new.run_at, 25, "started_before_due", f"{token}: {new.run_at - status.started_at} early")
+        require(
+            status.started_at >= new.run_at,
+            25,
+            "started_before_due",
+            f"{token}: {new.run_at - status.started_at} early",
+        )
         require(change.now >= new.run_at - skew, 40, "started_early", f"{token}: {new.run_at - change.now} early")
         require(not spec.close_by or status.started_at < spec.close_by, 25, "started_after_close_by", token)
-        require(not spec.start_by or status.started_at <= spec.start_by or new.attempt > 1, 25, "started_after_start_by", token)
+        require(
+            not spec.start_by or status.started_at <= spec.start_by or new.attempt > 1,
+            25,
+            "started_after_start_by",
+            token,
+        )
         require(status.lost_in_a_row <= _LOST_MAX, 27, "poison_not_quarantined", f"{token}: {status.lost_in_a_row}")
-        last = next((row for row in reversed(self._attempts(new.task_id)) if not row.late and row.outcome == "failed"), None)
+        last = next(
+            (row for row in reversed(self._attempts(new.task_id)) if not row.late and row.outcome == "failed"), None
+        )
         if last is not None:
             require(last.error_type not in spec.retry.final_types, 26, "final_failure_retried", token)
 
@@ -167,6 +190,7 @@ class Tasks:
                 require(outcome == "canceled" and task.state is TaskState.CANCELED, 22, "ended_without_its_holder",
                         f"{token} {outcome}")  # fmt: skip
         elif outcome == "returned":
+            self._scene.coverage.hit("lease_returned")
             if token not in self._returned:
                 self._expired(row, token)  # a task whose handler surely never began goes back at its lease's end
         elif outcome == "worker_lost" or outcome.startswith("timeout"):
@@ -195,7 +219,12 @@ class Tasks:
             promised = 0 if kind == "returned" else self._promised.get(token, 0) - slack
             least = max(row.started_at + term, promised)
             scene.coverage.hit("lease_expired")
-        require(row.ended_at >= least, 22, "lease_taken_early", f"{token} {row.outcome}: {(least - row.ended_at) / 1e6:.1f} ms")
+        require(
+            row.ended_at >= least,
+            22,
+            "lease_taken_early",
+            f"{token} {row.outcome}: {(least - row.ended_at) / 1e6:.1f} ms",
+        )
         if kind == "start_to_close":
             return
         fence = mirror.fence
