@@ -234,6 +234,35 @@ def test_the_wal_is_brought_into_the_file_before_it_grows_without_bound(tmp_path
         assert len(kept.run(kept.store.list_runs(RunFilter(namespace="default", limit=99)))) == 60
 
 
+def test_a_wal_under_load_begins_anew_while_a_reader_of_ours_looks_on(tmp_path: Path) -> None:
+    path = tmp_path / "shard.db"
+    with Kept(lambda: SqliteStore(path, allow_network_disk=True, checkpoint_pages=30)) as kept:
+        kept.claim()
+        for n in range(150):
+            kept.write(run_row(f"run-{n}"), page(f"run-{n}", blob=LARGE))
+            assert kept.read_run(f"run-{n}").run_id == f"run-{n}"
+
+        written = sum(
+            row.count
+            for n in range(150)
+            for row in kept.run(kept.store.read_history(f"run-{n}", first_event_id=1, events_max=9))
+        )
+        assert written == 150
+        assert Path(f"{path}-wal").stat().st_size < 300 * 8_300 < path.stat().st_size
+
+
+def test_a_read_that_takes_too_long_is_ended_with_a_reason(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept.write(*(run_row(f"run-{n}", type="Order") for n in range(20_000)))
+    monkeypatch.setattr("outlast.store.sqlite.store.READ_SECONDS_MAX", -1.0)
+
+    with pytest.raises(StoreError) as caught:
+        kept.run(kept.store.list_runs(RunFilter(namespace="default", status="completed")))
+
+    monkeypatch.undo()
+    assert caught.value.code == "limit_exceeded"
+    assert kept.run(kept.store.list_runs(RunFilter(namespace="default", status="completed"))) == []
+
+
 def test_an_orderly_end_leaves_one_file_with_everything_in_it(tmp_path: Path) -> None:
     path = tmp_path / "shard.db"
     with Kept(lambda: SqliteStore(path, allow_network_disk=True)) as kept:

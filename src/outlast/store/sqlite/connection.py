@@ -44,6 +44,8 @@ class Connection(Protocol):
 
     def set_wal_hook(self, callable: Callable[[Any, str, int], int] | None) -> None: ...  # noqa: A002 - apsw's name
 
+    def set_progress_handler(self, callable: Callable[[], bool] | None, nsteps: int) -> None: ...  # noqa: A002
+
     def close(self) -> None: ...
 
 

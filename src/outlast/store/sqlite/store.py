@@ -18,13 +18,17 @@ from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, History
 from outlast.store.base import RunFilter, StoreError, TaskFilter
 from outlast.store.migrate import migrate, migrations_in
 from outlast.store.sqlite import opening, queries, reading, writing
+from outlast.store.sqlite.checkpointer import Checkpointer
 from outlast.store.sqlite.connection import Connection, connect
 from outlast.store.sqlite.lock import FileLock, Holder
 from outlast.store.sqlite.thread import WriterThread
 
 NOTE_EVERY: Final = SECOND  # how often the lock file learns the number of the last commit
 FAULT_LOG_EVERY: Final = 30 * SECOND  # a full disk fails every commit: one line in this time is enough
-CHECKPOINT_PAGES: Final = 2_000  # pages of the WAL from which it is brought into the file
+CHECKPOINT_PAGES: Final = 2_000  # pages of the WAL (16 MB) from which it is brought into the file
+CHECKPOINT_PAGES_FACTOR: Final = 4  # from so many times that the writer does not wait for the checkpointer any more
+READ_SECONDS_MAX: Final = 1.0  # of one read, which holds up the event loop
+READ_STEPS: Final = 100_000  # of SQLite's machine between two looks at the clock
 DEDUP_SLICE: Final = 10_000  # rows of one step of forgetting: commits go on between the steps
 
 _T = TypeVar("_T")
@@ -61,6 +65,8 @@ class SqliteStore:
         self._thread: WriterThread | None = None
         self._writer: Connection | None = None
         self._reader: Connection | None = None
+        self._checkpointer: Checkpointer | None = None
+        self._read_until = 0.0
         self._wal_pages = 0
         self._noted_at = 0
         self._logged_at = -FAULT_LOG_EVERY
@@ -177,7 +183,13 @@ class SqliteStore:
         # What the last process left in the WAL is synced before anything is built on it, also after a failed fsync.
         self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._writer.set_wal_hook(self._wal_grew)
-        self._reader = self._writer if self._vfs else connect(self.path, synchronous=self._synchronous)
+        self._reader = self._writer if self._vfs else self._connect()
+        if not self._vfs:
+            self._reader.set_progress_handler(self._read_is_too_long, READ_STEPS)
+            self._checkpointer = Checkpointer(self._connect, f"outlast-checkpoint-{self.shard}")
+
+    def _connect(self) -> Connection:
+        return connect(self.path, synchronous=self._synchronous)
 
     def _read_position(self) -> None:
         writer = self._connection()
@@ -190,6 +202,8 @@ class SqliteStore:
 
     def _close(self) -> None:
         try:
+            if self._checkpointer is not None:
+                self._checkpointer.stop()
             if self._reader is not None and self._reader is not self._writer:
                 self._reader.close()
             if self._writer is not None:
@@ -202,7 +216,7 @@ class SqliteStore:
             # Nothing acknowledged depends on closing: the WAL is read at the next start.
             _log.warning("close_failed path=%s", self.path, exc_info=error)
         finally:
-            self._reader = self._writer = None
+            self._reader = self._writer = self._checkpointer = None
             self._opened = False
             self.lock.release()
 
@@ -264,10 +278,18 @@ class SqliteStore:
 
     def _after_commit(self) -> None:
         if self._wal_pages >= self._checkpoint_pages:
-            self._checkpoint("PASSIVE")
+            self._shorten_wal()
         now = time.monotonic_ns()
         if now - self._noted_at >= NOTE_EVERY:
             self._note()
+
+    def _shorten_wal(self) -> None:
+        checkpointer = self._checkpointer
+        long = self._wal_pages >= CHECKPOINT_PAGES_FACTOR * self._checkpoint_pages
+        if checkpointer is None or checkpointer.take_done() or long:
+            self._checkpoint("PASSIVE")
+        else:
+            checkpointer.ask()
 
     def _report(self, batch: Batch, outcome: CommitOutcome, error: BaseException) -> None:
         self._break_on_failed_sync(error)
@@ -335,10 +357,20 @@ class SqliteStore:
             raise _closed(self.path)
         try:
             if self.reads_inline:
+                self._read_until = time.monotonic() + READ_SECONDS_MAX
                 return read(reader)
             return await self._submit(lambda: read(reader))
+        except apsw.InterruptError as error:
+            raise StoreError(
+                "limit_exceeded",
+                f"Reading took longer than {READ_SECONDS_MAX:g} s and was ended.",
+                remedy="Narrow the list by type, workflow id, or a later place to begin at.",
+            ) from error
         except apsw.Error as error:
             raise opening.said(error, self.path) from error
+
+    def _read_is_too_long(self) -> bool:
+        return time.monotonic() > self._read_until
 
 
 def _closed(path: str) -> StoreError:
