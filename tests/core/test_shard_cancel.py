@@ -14,9 +14,6 @@ PAY = c.ScheduleActivity(activity_id="1", activity_type="pay", task_queue="defau
 STOP_PAY = c.RequestCancelActivity(activity_id="1")
 
 
-# --- standalone tasks ------------------------------------------------------------------------------------------------
-
-
 def test_a_waiting_task_is_canceled_at_once() -> None:
     world = World()
     world.enqueue()
@@ -189,9 +186,6 @@ def test_a_cancel_request_survives_a_restart() -> None:
     world.restart()
 
     assert world.beat(lease).action == "cancel"
-
-
-# --- activities ------------------------------------------------------------------------------------------------------
 
 
 def run_with_activity(world: World) -> str:

@@ -1,0 +1,123 @@
+"""Polls of workers, and which worker gets the next turn of a run."""
+
+from outlast.core import inputs as i
+from outlast.core.shard.config import ShardConfig
+from outlast.core.units import MINUTE, SECOND
+from tests.core.world import World
+
+
+def test_a_poll_asked_again_gives_the_same_leases_and_turns() -> None:
+    world = World()
+    world.start()
+    world.enqueue()
+    first = world.poll(poll_id="p")
+
+    again = world.poll(poll_id="p")
+
+    assert again == first
+    assert (len(first.tasks), len(first.workflow_tasks)) == (1, 1)
+
+
+def test_a_poll_asked_again_leaves_out_what_has_ended_meanwhile() -> None:
+    world = World()
+    world.enqueue("a")
+    world.enqueue("b")
+    first = world.poll(poll_id="p")
+    world.complete(first.tasks[0])
+
+    again = world.poll(poll_id="p")
+
+    assert [lease.token.task_id for lease in again.tasks] == ["b"]
+
+
+def test_a_poll_asked_again_of_which_nothing_is_left_is_a_new_poll() -> None:
+    world = World()
+    world.enqueue("a")
+    world.complete(world.poll(poll_id="p").tasks[0])
+    world.enqueue("b")
+
+    again = world.poll(poll_id="p")
+
+    assert [lease.token.task_id for lease in again.tasks] == ["b"]
+
+
+def test_a_poll_asked_again_after_a_restart_gives_the_same_leases() -> None:
+    world = World()
+    world.enqueue()
+    first = world.poll(poll_id="p")
+    world.restart()
+
+    again = world.poll(poll_id="p")
+
+    assert again.tasks == first.tasks
+
+
+def test_a_held_poll_that_is_asked_again_is_answered_empty() -> None:
+    world = World()
+    poll = i.Poll(poll_id="p", worker="one", queues=("default",), task_types=("job",), slots=1, wait=MINUTE)
+    first = world.send(poll)
+    second = world.send(poll)
+
+    world.enqueue()
+
+    assert world.answers[first] == i.Work()
+    work = world.answers[second]
+    assert isinstance(work, i.Work)
+    assert len(work.tasks) == 1
+
+
+def test_a_poll_without_work_is_answered_when_its_wait_is_over() -> None:
+    world = World()
+    poll = world.send(i.Poll(poll_id="p", worker="one", queues=("default",), task_types=("job",), slots=1, wait=SECOND))
+    world.pass_time(0.9)
+    before = poll in world.answers
+
+    world.pass_time(0.2)
+
+    assert not before
+    assert world.answers[poll] == i.Work()
+
+
+def test_a_poll_whose_caller_has_gone_takes_no_work() -> None:
+    world = World()
+    poll = world.send(i.Poll(poll_id="p", worker="one", queues=("default",), task_types=("job",), slots=1, wait=MINUTE))
+    world.forget(poll)
+
+    world.enqueue()
+
+    assert poll not in world.answers
+    assert world.task_info().state is i.TaskState.ENQUEUED
+
+
+def test_no_more_polls_are_held_than_may_be() -> None:
+    world = World(config=ShardConfig(polls_max=1))
+    poll = i.Poll(poll_id="p", worker="one", queues=("default",), wait=MINUTE)
+    world.send(poll)
+
+    refused = world.ask(i.Poll(poll_id="q", worker="one", queues=("default",)), i.Refused)
+
+    assert (refused.code, refused.retryable) == ("busy", True)
+
+
+def test_a_poll_takes_no_more_than_it_has_room_for() -> None:
+    world = World()
+    for n in range(3):
+        world.start(f"w{n}")
+        world.enqueue(f"t{n}")
+
+    work = world.poll(slots=2, turns=1)
+
+    assert (len(work.tasks), len(work.workflow_tasks)) == (2, 1)
+
+
+def test_polls_are_served_in_the_order_in_which_they_came() -> None:
+    world = World()
+    first, second = (
+        world.send(i.Poll(poll_id=name, worker=name, queues=("default",), task_types=("job",), slots=1, wait=MINUTE))
+        for name in ("a", "b")
+    )
+
+    world.enqueue()
+
+    assert first in world.answers
+    assert second not in world.answers
