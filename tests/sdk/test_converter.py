@@ -185,7 +185,7 @@ def test_sets_are_written_sorted() -> None:
     assert payload.data == b'["a","b","c"]'
 
 
-def test_encodings_are_named() -> None:
+def test_each_payload_names_its_encoding() -> None:
     encodings = [CONVERTER.to_payload(value, path="v").encoding for value in (1, b"1", None)]
 
     assert encodings == ["json/plain", "binary/plain", "binary/null"]

@@ -7,7 +7,7 @@ from typing import Final
 
 from outlast.core import limits
 from outlast.core.units import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, Nanos
-from outlast.sdk.errors import InvalidDuration
+from outlast.sdk.exceptions import InvalidDuration
 
 Duration = timedelta | float | int | str
 

@@ -14,7 +14,7 @@ import msgspec
 
 from outlast.core import limits
 from outlast.core.failure import Failure, FailureKind
-from outlast.sdk import errors
+from outlast.sdk import exceptions as errors
 from outlast.sdk.durations import nanos_of
 
 CUT: Final = "… [cut, {} characters in all]"
