@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from outlast import App
+from outlast.sdk.engine import StartEngine
 from tests.sdk.fake_engine import FakeEngine
 
 PATIENCE = 10.0  # seconds after which what a test waits for is taken never to come
@@ -23,10 +24,21 @@ class Running:
         return None
 
 
+def starting(fake: FakeEngine) -> StartEngine:
+    """Return what starts ``fake`` in place of an engine."""
+
+    def start(_store_url: str, /, *, namespace: str) -> Running:
+        fake.namespace = namespace
+        return Running(fake)
+
+    return start
+
+
 def faked_app(fake: FakeEngine, **options: Any) -> App:
     """Return an app whose engine is ``fake``."""
-    app = App("memory:", **{"threads": 4, "drain": "5s", **options})
-    app.start_engine = lambda _store, *, namespace: Running(fake)  # noqa: ARG005 - the shape of the seam
+    chosen: dict[str, Any] = {"threads": 4, "drain": "5s", **options}
+    app = App("memory:", **chosen)
+    app.start_engine = starting(fake)
     return app
 
 

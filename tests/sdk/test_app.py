@@ -15,7 +15,7 @@ from outlast import App
 from outlast.sdk.errors import TaskError
 from outlast.sdk.loading import CannotLoad, load_app
 from outlast.sdk.misuse import Blocked, NotStarted, StartedAtImport, UnknownOption
-from tests.sdk.apps import Running, eventually, faked_app
+from tests.sdk.apps import eventually, faked_app, starting
 from tests.sdk.fake_engine import FakeEngine
 
 SRC = Path(outlast.__file__).parent.parent
@@ -86,7 +86,7 @@ def test_an_app_can_be_started_again_after_it_stopped() -> None:
         assert task.enqueue().result(timeout="5s") == 1
     with pytest.raises(NotStarted):
         task.enqueue()
-    app.start_engine = lambda _store, *, namespace: Running(FakeEngine())
+    app.start_engine = starting(FakeEngine())
     with app:
         assert task.enqueue().result(timeout="5s") == 1
 
@@ -237,7 +237,7 @@ def test_an_app_is_found_by_module_and_name(tmp_path: Path, monkeypatch: pytest.
     write_module(
         tmp_path, "two_apps", "from outlast import App\na = App('memory:')\nb = App('memory:', namespace='b')\n"
     )
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))  # pyright: ignore[reportUnknownMemberType]
 
     assert load_app("two_apps:b").namespace == "b"
     with pytest.raises(CannotLoad, match="a, b"):

@@ -336,7 +336,7 @@ def test_an_unknown_option_names_the_nearest_one() -> None:
         ({"rate_limit": 3}, UnknownOption),
         ({"executor": "process"}, NotYet),
     ],
-    ids=lambda value: str(value),
+    ids=str,
 )
 def test_a_bad_option_is_refused_at_the_declaration(options: dict[str, Any], error: type[Exception]) -> None:
     app = App("memory:")
@@ -350,7 +350,7 @@ def test_two_tasks_of_one_name_are_refused_with_both_places() -> None:
     app.task(add)
 
     with pytest.raises(BadDeclaration, match=r"test_task\.py:\d+.*test_task\.py:\d+"):
-        app.task(name="add")(lambda: None)
+        app.task(name="add")(test_a_plain_call_runs_the_function_here)
 
 
 def test_a_generator_cannot_be_a_task() -> None:

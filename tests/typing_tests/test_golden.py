@@ -26,7 +26,12 @@ def test_mypy_finds_exactly_the_planted_mistakes(tmp_path: Path) -> None:
     command += ["--cache-dir", tmp_path, "--config-file", os.devnull, GOLDEN]
 
     said = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "MYPYPATH": str(ROOT / "src")}, capture_output=True, text=True, check=False
+        command,
+        cwd=ROOT,
+        env={**os.environ, "MYPYPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     found = {int(line) for line in re.findall(r"golden\.py:(\d+): error:", said.stdout)}

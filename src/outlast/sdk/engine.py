@@ -29,7 +29,7 @@ class RunningEngine(Protocol):
 class StartEngine(Protocol):
     """Starts an engine on a store; returns when it takes requests."""
 
-    def __call__(self, store_url: str, *, namespace: str) -> RunningEngine: ...
+    def __call__(self, store_url: str, /, *, namespace: str) -> RunningEngine: ...
 
 
 def find_engine() -> StartEngine:

@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import queue
 import sys
 import threading
 import traceback
@@ -12,6 +11,7 @@ from typing import Final
 
 from outlast.core.inputs import TaskCanceled
 from outlast.sdk.attempt import Attempt
+from outlast.sdk.backlog import Backlog
 from outlast.sdk.portal import Portal
 
 LEAKED_MAX: Final = 32  # stuck threads that are replaced; beyond it a stuck one keeps its slot
@@ -47,7 +47,7 @@ class ThreadPool:
         self.leaked = 0
         self._finished = finished
         self._hands = hands
-        self._queue: queue.SimpleQueue[Attempt | None] = queue.SimpleQueue()
+        self._backlog: Backlog[Attempt | None] = Backlog()
         self._threads: set[threading.Thread] = set()
         self._closed = False
 
@@ -56,8 +56,7 @@ class ThreadPool:
 
         From the worker's loop.
         """
-        for attempt in attempts:
-            self._queue.put(attempt)
+        self._backlog.put(attempts)
         for _ in range(min(self.threads_max, held) + self.leaked - len(self._threads)):
             thread = threading.Thread(target=self._work, name="outlast-task", daemon=True)
             self._threads.add(thread)
@@ -74,16 +73,15 @@ class ThreadPool:
     def recovered(self) -> None:
         """An abandoned handler has returned: one thread too many is there now, and ends."""
         self.leaked -= 1
-        self._queue.put(None)  # whichever thread takes it ends
+        self._backlog.put((None,))  # whichever thread takes it ends
 
     def close(self) -> None:
         """End the threads that are idle; those that run a handler end with it."""
         self._closed = True
-        for _ in range(len(self._threads)):
-            self._queue.put(None)
+        self._backlog.put([None] * len(self._threads))
 
     def _work(self) -> None:
-        take, finished, hands = self._queue.get, self._finished.append, self._hands.call
+        take, finished, hands = self._backlog.take, self._finished.append, self._hands.call
         while True:
             attempt = take()
             if attempt is None:

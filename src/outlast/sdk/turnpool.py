@@ -1,14 +1,15 @@
 """Threads that execute turns of workflow code; one that does not come back is given up and replaced."""
 
-import queue
 import sys
 import threading
 import time
 import traceback
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from outlast.core.inputs import WorkflowTask
+from outlast.sdk.backlog import Backlog
 from outlast.sdk.converter import Converter
 from outlast.sdk.definition import WorkflowDefinition
 from outlast.sdk.pool import Hands
@@ -94,7 +95,7 @@ class TurnPool:
         self.look_again = LOOK_AGAIN
         self._finished = finished
         self._hands = hands
-        self._queue: queue.SimpleQueue[Job | WorkflowRun | None] = queue.SimpleQueue()
+        self._backlog: Backlog[Job | WorkflowRun | None] = Backlog()
         self._waiting: dict[int, Job] = {}  # submitted and not ended, by id()
         self._counting = threading.Lock()
         self._threads = 0  # that are not stuck
@@ -105,16 +106,17 @@ class TurnPool:
         """Whether a turn waits or is executed."""
         return bool(self._waiting)
 
-    def submit(self, job: Job) -> None:
-        """Have ``job`` executed. From the worker's loop."""
-        self._waiting[id(job)] = job
-        self._queue.put(job)
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Have ``jobs`` executed. From the worker's loop."""
+        for job in jobs:
+            self._waiting[id(job)] = job
+        self._backlog.put(jobs)
         if not self._threads:
             self._add_thread()
 
     def close_run(self, run: WorkflowRun) -> None:
         """Have ``run`` closed: its coroutines end, and with them user code in ``finally``."""
-        self._queue.put(run)
+        self._backlog.put((run,))
         if not self._threads:
             self._add_thread()
 
@@ -124,7 +126,7 @@ class TurnPool:
         for job in jobs:
             self._waiting.pop(id(job), None)
             if job.run is not None:
-                self._queue.put(job.run)
+                self._backlog.put((job.run,))
         return jobs
 
     def give_up_stuck(self, now: float) -> list[tuple[Job, str]]:
@@ -152,8 +154,7 @@ class TurnPool:
 
     def close(self) -> None:
         """End the threads that are idle."""
-        for _ in range(self._threads):
-            self._queue.put(None)
+        self._backlog.put([None] * self._threads)
 
     def _make_room(self, now: float, *, crowded: bool) -> None:
         if not crowded:
@@ -169,7 +170,7 @@ class TurnPool:
         threading.Thread(target=self._work, name="outlast-workflow", daemon=True).start()
 
     def _work(self) -> None:
-        take, finished, hands = self._queue.get, self._finished, self._hands
+        take, finished, hands = self._backlog.take, self._finished, self._hands
         ident = threading.get_ident()
         while True:
             item = take()

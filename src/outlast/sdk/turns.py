@@ -48,6 +48,7 @@ SDK: Final = "outlast-python/0.1.0"
 PAUSE_FIRST: Final = 0.05
 PAUSE_MAX: Final = 5.0
 RETURN_TIMEOUT: Final = 2.0
+IDLE: Final = 5.0  # seconds without a turn after which a run in memory makes room for another
 DRAIN_LOOK: Final = 0.05  # seconds after which to look again whether every turn has ended
 LARGE_ITEM: Final = 4096  # bytes a turn's answer is taken to be, beyond the payloads in it
 
@@ -58,6 +59,7 @@ class Cached:
 
     run: WorkflowRun
     last_event_id: int
+    since: float  # monotonic seconds of its last turn
 
 
 @dataclass(slots=True)
@@ -140,14 +142,16 @@ class Turns:
 
     def take(self, tasks: tuple[WorkflowTask, ...]) -> None:
         """Have the turns executed."""
+        self._held += len(tasks)
+        ready: list[WorkflowTask] = []
         for task in tasks:
-            self._held += 1
             waiting = self._saying.get(task.run_id)
             if waiting is None:
-                self._begin(task)
+                ready.append(task)
             else:
                 # The engine has taken the last answer, or this task would not be here; its reply is about to come in.
                 waiting.append(task)
+        self._pool.submit([job for task in ready if (job := self._begin(task)) is not None])
 
     def take_unstarted(self) -> list[WorkflowToken]:
         """Return the tokens of what has not begun, which will not begin any more."""
@@ -175,13 +179,14 @@ class Turns:
             self._pool.close_run(self._cache.popitem()[1].run)
         self._pool.close()
 
-    def _begin(self, task: WorkflowTask) -> None:
+    def _begin(self, task: WorkflowTask) -> Job | None:
+        """Return what is to be executed for ``task``; None while its history is read first, or if it goes back."""
         definition = self._registry.workflow(task.type)
         if definition is None:
             self._release()
             request = ReturnTasks(tokens=(), workflow_tokens=(task.token,), worker=self._worker)
             self._spawn(self._hand_back(request))
-            return
+            return None
         cached = self._cache.pop(task.run_id, None)
         if cached is not None and not (
             task.first_event_id > 1
@@ -195,7 +200,8 @@ class Turns:
         elif task.next_event_id_to_read > 0:
             self._spawn(self._read(task, from_event_id=task.first_event_id, run=None if cached is None else cached.run))
         else:
-            self._pool.submit(self._job(task, definition, None if cached is None else cached.run))
+            return self._job(task, definition, None if cached is None else cached.run)
+        return None
 
     def _job(self, task: WorkflowTask, definition: WorkflowDefinition, run: WorkflowRun | None) -> Job:
         return Job(task, definition, self._converter, run, namespace=self._transport.namespace)
@@ -217,7 +223,7 @@ class Turns:
             return
         definition = self._registry.workflow(task.type)
         if definition is not None:
-            self._pool.submit(self._job(whole, definition, run))
+            self._pool.submit([self._job(whole, definition, run)])
 
     def _collect(self) -> None:
         answers: list[Answer] = []
@@ -238,7 +244,7 @@ class Turns:
         task = job.task
         turn = job.turn
         if turn is not None:
-            keep = not turn.closed and self._runs_cached > 0
+            keep = not turn.closed and self._may_keep()
             done = WorkflowTaskDone(
                 token=task.token,
                 commands=turn.commands,
@@ -256,6 +262,13 @@ class Turns:
             "workflow_task_failed workflow=%s run=%s cause=%s error=%s", task.workflow_id, task.run_id, cause, error
         )
         return self._not_done(task, cause, failure, job.run)
+
+    def _may_keep(self) -> bool:
+        """Say whether there is room for a run: more open runs than that must not push each other out in turn."""
+        if len(self._cache) < self._runs_cached:
+            return True
+        oldest = next(iter(self._cache.values()), None)
+        return oldest is not None and time.monotonic() - oldest.since > IDLE
 
     def _not_done(self, task: WorkflowTask, cause: str, failure: Failure, run: WorkflowRun | None) -> Answer:
         item = WorkflowTaskNotDone(
@@ -309,13 +322,14 @@ class Turns:
         if reply.refused is not None:
             LOGGER.info("turn_refused run=%s code=%s", run_id, reply.refused.code)
         if taken and answer.keep and answer.run is not None and reply.last_event_id > 0:
-            self._cache[run_id] = Cached(answer.run, reply.last_event_id)
+            self._cache[run_id] = Cached(answer.run, reply.last_event_id, time.monotonic())
             if len(self._cache) > self._runs_cached:
                 self._pool.close_run(self._cache.popitem(last=False)[1].run)
         elif answer.run is not None:
             self._pool.close_run(answer.run)
-        for task in self._saying.pop(run_id, ()):
-            self._begin(task)
+        waiting = self._saying.pop(run_id, None)
+        if waiting:
+            self._pool.submit([job for task in waiting if (job := self._begin(task)) is not None])
 
     async def _answered(self, request: CompleteWorkflowTasks) -> WorkflowTasksReply:
         pause = Pause(PAUSE_FIRST, PAUSE_MAX)
