@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ def wait_until(look: Any, told: Any = lambda: "", process: Any = None) -> Any:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, *args: str, name: str = "serve", **settings: Any) -> Iterator[tuple[Program, str]]:
+def serving(folder: Path, *args: str, name: str = "serve", **settings: Any) -> Generator[tuple[Program, str]]:
     """Give an engine on a free port, and its address."""
     file = folder / f"{name}.address"
     file.unlink(missing_ok=True)

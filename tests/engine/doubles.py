@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -112,11 +112,9 @@ class FaultyStore:
 @asynccontextmanager
 async def running(
     store: FaultyStore | MemoryStore | None = None, blobs: DictBlobs | None = None, **settings: Any
-) -> AsyncIterator[tuple[Engine, InProcessTransport]]:
+) -> AsyncGenerator[tuple[Engine, InProcessTransport]]:
     """Give a started engine and a transport to it; stop it in the end."""
-    engine = Engine(
-        store or MemoryStore(), blobs or DictBlobs(), clock=GuardedClock(), entropy=ENTROPY, **settings
-    )
+    engine = Engine(store or MemoryStore(), blobs or DictBlobs(), clock=GuardedClock(), entropy=ENTROPY, **settings)
     await engine.start()
     try:
         yield engine, InProcessTransport(engine, namespace="default")
@@ -136,43 +134,36 @@ def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 def a_task(**fields: Any) -> EnqueueTask:
     """Return an enqueue with fresh ids."""
-    return EnqueueTask(**{"task_id": new_id(), "type": "resize", "queue": "default", "key": new_id(), **fields})
+    chosen: dict[str, Any] = {"task_id": new_id(), "type": "resize", "queue": "default", "key": new_id()}
+    return EnqueueTask(**{**chosen, **fields})
 
 
 def a_start(workflow_id: str, **fields: Any) -> StartWorkflow:
     """Return a start with fresh ids."""
-    return StartWorkflow(
-        **{
-            "type": "order",
-            "queue": "default",
-            "run_id": new_id(),
-            "request_id": new_id(),
-            "workflow_id": workflow_id,
-            **fields,
-        }
-    )
+    chosen: dict[str, Any] = {"type": "order", "queue": "default", "run_id": new_id(), "request_id": new_id()}
+    chosen["workflow_id"] = workflow_id
+    return StartWorkflow(**{**chosen, **fields})
 
 
 def a_signal(workflow_id: str, **fields: Any) -> SignalWorkflow:
     """Return a signal with a fresh id."""
-    return SignalWorkflow(**{"workflow_id": workflow_id, "name": "approve", "request_id": new_id(), **fields})
+    chosen: dict[str, Any] = {"workflow_id": workflow_id, "name": "approve", "request_id": new_id()}
+    return SignalWorkflow(**{**chosen, **fields})
 
 
 def a_poll(**fields: Any) -> Poll:
     """Return a poll for the types that the other makers use."""
-    return Poll(
-        **{
-            "poll_id": new_id(),
-            "worker": "w1",
-            "queues": ("default",),
-            "task_types": ("resize",),
-            "workflow_types": ("order",),
-            "slots": 10,
-            "workflow_slots": 10,
-            "wait": 5_000_000_000,
-            **fields,
-        }
-    )
+    chosen: dict[str, Any] = {
+        "poll_id": new_id(),
+        "worker": "w1",
+        "queues": ("default",),
+        "task_types": ("resize",),
+        "workflow_types": ("order",),
+        "slots": 10,
+        "workflow_slots": 10,
+        "wait": 5_000_000_000,
+    }
+    return Poll(**{**chosen, **fields})
 
 
 def json_of(data: bytes) -> Payload:

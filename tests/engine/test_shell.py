@@ -141,9 +141,7 @@ def test_a_claim_that_fails_is_tried_until_it_is_had() -> None:
         store = FaultyStore()
         async with running(store) as (_, transport):
             store.outcomes.append(CommitOutcome.UNKNOWN)
-            store.claim_faults.extend(
-                [StoreError("unavailable", "The disk is away.", remedy="Wait.")] * 2
-            )
+            store.claim_faults.extend([StoreError("unavailable", "The disk is away.", remedy="Wait.")] * 2)
 
             reply = await transport.call(a_task())
 

@@ -350,7 +350,11 @@ def test_what_belongs_to_another_namespace_is_not_found() -> None:
             await transport.call(a_task(task_id="t-1"))
             run_id = (await transport.list_runs()).runs[0].run_id
 
-            for reading in (other.read_history("o-1", ""), other.read_history("o-1", run_id), other.read_attempts("t-1")):
+            for reading in (
+                other.read_history("o-1", ""),
+                other.read_history("o-1", run_id),
+                other.read_attempts("t-1"),
+            ):
                 with pytest.raises(NotFound):
                     await reading
             with pytest.raises(NotFound):

@@ -1,7 +1,7 @@
 """REST, through the ASGI application in process."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,7 +18,7 @@ from tests.gateway.asgi import AsgiClient
 
 
 @asynccontextmanager
-async def served(store: FaultyStore | None = None, *, token: str = "") -> AsyncIterator[tuple[AsgiClient, Any]]:
+async def served(store: FaultyStore | None = None, *, token: str = "") -> AsyncGenerator[tuple[AsgiClient, Any]]:
     async with running(store or FaultyStore()) as (engine, transport):
         yield AsgiClient(Gateway(engine, token=token)), transport
 
@@ -26,7 +26,9 @@ async def served(store: FaultyStore | None = None, *, token: str = "") -> AsyncI
 def test_a_workflow_is_started_described_and_listed() -> None:
     async def work() -> None:
         async with served() as (client, _):
-            started = await client.send("POST", "/api/v1/workflows", json={"type": "order", "id": "o/1", "input": [{"n": 1}]})
+            started = await client.send(
+                "POST", "/api/v1/workflows", json={"type": "order", "id": "o/1", "input": [{"n": 1}]}
+            )
             got = await client.send("GET", "/api/v1/workflows/o%2F1")
             listed = await client.send("GET", "/api/v1/namespaces/default/workflows?status=running")
 
@@ -146,10 +148,13 @@ def test_a_batch_answers_item_by_item() -> None:
     run(work)
 
 
+TORN = {"body": b'{"type": 1', "headers": {"content-type": "application/json"}}
+
+
 @pytest.mark.parametrize(
     ("method", "target", "send", "status", "code"),
     [
-        ("POST", "/api/v1/workflows", {"body": b'{"type": 1', "headers": {"content-type": "application/json"}}, 400, "malformed_body"),
+        ("POST", "/api/v1/workflows", TORN, 400, "malformed_body"),
         ("POST", "/api/v1/workflows", {"json": {"type": 1}}, 400, "malformed_body"),
         ("POST", "/api/v1/workflows", {"json": {"type": "order", "colour": "red"}}, 400, "unknown_field"),
         ("POST", "/api/v1/workflows", {"json": {"type": "order", "namespace": "other"}}, 400, "unknown_field"),

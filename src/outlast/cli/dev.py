@@ -8,7 +8,7 @@ import sys
 from typing import Final
 
 from outlast.cli import exits
-from outlast.cli.parser import Arguments
+from outlast.cli.arguments import Arguments
 from outlast.cli.running import log_to_stderr, run_fast
 from outlast.cli.serve import flags_of
 from outlast.core.errors import Invalid
@@ -28,7 +28,9 @@ def dev(arguments: Arguments) -> int:
     settings = read_settings(flags, os.environ)
     if not is_loopback(settings.host):
         raise Invalid(
-            "invalid_request", f"dev does not listen on {settings.host}.", remedy="Use outlast serve for other machines."
+            "invalid_request",
+            f"dev does not listen on {settings.host}.",
+            remedy="Use outlast serve for other machines.",
         )
     _check_target(arguments.target)
     log_to_stderr()

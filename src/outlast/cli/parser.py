@@ -9,8 +9,7 @@ from difflib import get_close_matches
 from typing import Final, NoReturn
 
 from outlast.cli import exits
-
-Arguments = argparse.Namespace
+from outlast.cli.arguments import Arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +189,9 @@ def _without_verb(argv: list[str]) -> int:
     said = " ".join(argv[: 2 if nouns else 1])
     near = get_close_matches(said, [" ".join(verb.words) for verb in nouns or VERBS], n=3, cutoff=0.4)
     return exits.complain(
-        "invalid_request", f'There is no command "{said}".', f"Did you mean: {', '.join(near)}?" if near else "See outlast --help"
+        "invalid_request",
+        f'There is no command "{said}".',
+        f"Did you mean: {', '.join(near)}?" if near else "See outlast --help",
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from outlast.cli.parser import Arguments
+from outlast.cli.arguments import Arguments
 from outlast.core.errors import Invalid, NotFound, Unavailable
 from outlast.core.inputs import DescribeTask, DescribeWorkflow, Reply, Request, TaskInfo, WorkflowInfo
 from outlast.protocol.transport import Attempt, HistoryPage, Listing, Transport

@@ -5,7 +5,7 @@ import os
 import sys
 
 from outlast.cli import exits
-from outlast.cli.parser import Arguments
+from outlast.cli.arguments import Arguments
 from outlast.cli.running import log_to_stderr, run_fast, until_told
 from outlast.core.errors import Invalid
 from outlast.server.assemble import Server
@@ -24,8 +24,12 @@ def flags_of(arguments: Arguments) -> dict[str, str | None]:
     listen = arguments.listen
     if arguments.port is not None:
         if not arguments.port.isdigit():
-            raise Invalid("invalid_request", f'--port is "{arguments.port}".', remedy="Give a number; 0 picks a free one.")
-        host = value_of("listen", {"listen": listen}, os.environ).rpartition(":")[0] or DEFAULT_LISTEN.rpartition(":")[0]
+            raise Invalid(
+                "invalid_request", f'--port is "{arguments.port}".', remedy="Give a number; 0 picks a free one."
+            )
+        host = (
+            value_of("listen", {"listen": listen}, os.environ).rpartition(":")[0] or DEFAULT_LISTEN.rpartition(":")[0]
+        )
         listen = f"{host}:{arguments.port}"
     return {
         "store": arguments.store,

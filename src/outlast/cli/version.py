@@ -4,8 +4,8 @@ import sys
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
 
+from outlast.cli.arguments import Arguments
 from outlast.cli.exits import DONE
-from outlast.cli.parser import Arguments
 
 
 def version(_: Arguments) -> int:

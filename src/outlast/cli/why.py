@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Final
 
 from outlast.cli import exits
-from outlast.cli.parser import Arguments
+from outlast.cli.arguments import Arguments
 from outlast.cli.reach import Look, reached
 from outlast.cli.steps import Step, steps_of
 from outlast.cli.text import ago, clean, instant, span
@@ -39,7 +39,9 @@ async def _why(arguments: Arguments) -> int:
 
         sys.stdout.write(msgspec.json.encode(as_json(info, steps, now=now)).decode() + "\n")
     else:
-        lines = lines_of_workflow(info, steps, now=now) if isinstance(info, WorkflowInfo) else lines_of_task(info, now=now)
+        lines = (
+            lines_of_workflow(info, steps, now=now) if isinstance(info, WorkflowInfo) else lines_of_task(info, now=now)
+        )
         sys.stdout.write("\n".join(lines) + "\n")
     return exits.DONE
 
@@ -57,7 +59,9 @@ async def _find(look: Look, id: str) -> WorkflowInfo | TaskInfo:
         if missing.code != "task_not_found":
             raise
     raise NotFound(
-        "workflow_not_found", f'There is no workflow or task "{clean(id)}".', remedy="List what there is: outlast workflow list"
+        "workflow_not_found",
+        f'There is no workflow or task "{clean(id)}".',
+        remedy="List what there is: outlast workflow list",
     )
 
 
@@ -142,7 +146,9 @@ def lines_of_task(info: TaskInfo, *, now: int) -> list[str]:
     """Return the answer about a task, line by line."""
     attempts = f"attempt {info.attempt}" + (f" of {info.attempts_max}" if info.attempts_max else "")
     state = info.state.value.replace("_", " ")
-    lines = [f"{info.task_id}  {clean(info.type)}  {state} {span((info.closed_at or now) - info.enqueued_at)}   {attempts}"]
+    lines = [
+        f"{info.task_id}  {clean(info.type)}  {state} {span((info.closed_at or now) - info.enqueued_at)}   {attempts}"
+    ]
     if info.state not in _TASK_OPEN:
         if info.failure is not None:
             lines.append(_line("ended by", f"{info.failure.type}: {info.failure.message}"))

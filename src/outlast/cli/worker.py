@@ -7,7 +7,7 @@ import threading
 import time
 
 from outlast.cli import exits
-from outlast.cli.parser import Arguments
+from outlast.cli.arguments import Arguments
 from outlast.cli.running import log_to_stderr
 from outlast.core.errors import Invalid, Refusal
 from outlast.server.settings import DEFAULT_LISTEN

@@ -9,7 +9,7 @@ import msgspec
 import uuid_utils
 
 from outlast.cli import exits
-from outlast.cli.parser import Arguments
+from outlast.cli.arguments import Arguments
 from outlast.cli.reach import Look, reached
 from outlast.cli.steps import Step, steps_of
 from outlast.cli.text import ago, clean, instant, span, table
@@ -219,9 +219,7 @@ def signal(arguments: Arguments) -> int:
 
 def cancel(arguments: Arguments) -> int:
     """Ask a workflow to stop in good order."""
-    request = CancelWorkflow(
-        workflow_id=arguments.id, request_id=_new_id(), reason=arguments.reason, identity="cli"
-    )
+    request = CancelWorkflow(workflow_id=arguments.id, request_id=_new_id(), reason=arguments.reason, identity="cli")
     return asyncio.run(_send(arguments, request, f"{arguments.id} was asked to cancel"))
 
 

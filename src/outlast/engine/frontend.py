@@ -130,7 +130,9 @@ class Engine:
             return Health(ready=True)
         if self.stopped:
             return Health(ready=False, code="unavailable", fact="The engine is stopping.")
-        return Health(ready=False, code=trouble.code or "unavailable", fact=trouble.fact or "The shard is being loaded.")
+        return Health(
+            ready=False, code=trouble.code or "unavailable", fact=trouble.fact or "The shard is being loaded."
+        )
 
     def knows(self, namespace: str) -> bool:
         """Say whether there is such a namespace."""
@@ -255,9 +257,7 @@ class Engine:
         self._settle(ticket, full, letter)
 
     async def _with_histories(self, work: Work) -> Work:
-        tasks = [
-            task if task.events else await self.reader.with_history(task) for task in work.workflow_tasks
-        ]
+        tasks = [task if task.events else await self.reader.with_history(task) for task in work.workflow_tasks]
         return Work(tasks=work.tasks, workflow_tasks=tuple(tasks), stop=work.stop)
 
     def _not_filled(self, ticket: Ticket, reply: Reply, letter: Letter | None, error: Exception) -> None:
@@ -268,7 +268,9 @@ class Engine:
             ticket.settle(Refused(code=error.code, fact=error.fact, remedy=error.remedy))
         else:
             ticket.settle(
-                Refused(code="internal", fact="The answer cannot be read from the store.", remedy="See the engine's log.")
+                Refused(
+                    code="internal", fact="The answer cannot be read from the store.", remedy="See the engine's log."
+                )
             )
 
     # --- odds ---------------------------------------------------------------------------------------------------------

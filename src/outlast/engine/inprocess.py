@@ -49,7 +49,17 @@ class _Port:
     empties the deque, so that nothing is left lying.
     """
 
-    __slots__ = ("_answered", "_asked", "_engine", "_engine_woken", "_gone", "_namespace", "_principal", "_woken", "loop")
+    __slots__ = (
+        "_answered",
+        "_asked",
+        "_engine",
+        "_engine_woken",
+        "_gone",
+        "_namespace",
+        "_principal",
+        "_woken",
+        "loop",
+    )
 
     def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop, namespace: str, principal: str) -> None:
         self.loop = loop
@@ -201,9 +211,7 @@ class InProcessTransport:
         """Return how the leases of a task ended."""
         return await self._read(self._engine.reader.read_attempts(self.namespace, task_id))
 
-    async def list_runs(
-        self, *, type: str = "", status: str = "", cursor: str = "", limit: int = 50
-    ) -> Listing:
+    async def list_runs(self, *, type: str = "", status: str = "", cursor: str = "", limit: int = 50) -> Listing:
         """Return a page of runs, newest first."""
         return await self._read(
             self._engine.reader.list_runs(self.namespace, type=type, status=status, cursor=cursor, limit=limit)
@@ -246,5 +254,7 @@ class InProcessTransport:
 def _time_out(future: "asyncio.Future[Reply]", timeout: float) -> None:
     if not future.done():
         future.set_exception(
-            Unavailable("timeout", f"There was no answer within {timeout:g} s.", remedy="Wait longer, or look with outlast why.")
+            Unavailable(
+                "timeout", f"There was no answer within {timeout:g} s.", remedy="Wait longer, or look with outlast why."
+            )
         )

@@ -97,7 +97,14 @@ class Reader:
         )
 
     async def list_runs(
-        self, namespace: str, *, type: str = "", status: str = "", workflow_id: str = "", cursor: str = "", limit: int = 50
+        self,
+        namespace: str,
+        *,
+        type: str = "",
+        status: str = "",
+        workflow_id: str = "",
+        cursor: str = "",
+        limit: int = 50,
     ) -> Listing:
         """Return a page of runs, newest first."""
         _one_of("status", status, RunStatus)
@@ -164,7 +171,9 @@ class Reader:
         """Return events from ``first`` on, bounded, and the id of the next one to read (0 when ``last`` is reached)."""
         if first > last:
             return (), 0
-        rows = await self.store.read_history(run_id, first_event_id=first, events_max=min(PAGE_EVENTS, last - first + 1))
+        rows = await self.store.read_history(
+            run_id, first_event_id=first, events_max=min(PAGE_EVENTS, last - first + 1)
+        )
         events: list[Timed] = []
         size, following = 0, first
         for row in rows:

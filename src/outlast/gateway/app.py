@@ -145,7 +145,9 @@ class Gateway:
                 remedy=f"Use {' or '.join(sorted(others))}.",
                 allow=", ".join(sorted(others)),
             )
-        raise NotFound("route_not_found", f'There is nothing at "{"/".join(path)[:200]}".', remedy="Look at the address.")
+        raise NotFound(
+            "route_not_found", f'There is nothing at "{"/".join(path)[:200]}".', remedy="Look at the address."
+        )
 
     def _health(self, scope: Scope) -> Answer | None:
         """Answer the probes: they tell no secrets, so that they need no token."""

@@ -29,7 +29,9 @@ class Gate:
             if scheme.lower() == "bearer" and hmac.compare_digest(shown.strip().encode(), self.token.encode()):
                 return "token"
             raise Denied(
-                "denied", "The bearer token is missing or wrong.", remedy="Send Authorization: Bearer, with OUTLAST_TOKEN."
+                "denied",
+                "The bearer token is missing or wrong.",
+                remedy="Send Authorization: Bearer, with OUTLAST_TOKEN.",
             )
         origin = headers.get("origin", "")
         if _name_of(headers.get("host", "")) not in LOCAL_NAMES or (origin and _host_of(origin) not in LOCAL_NAMES):

@@ -121,9 +121,13 @@ class Exchange:
         """Return the query's fields. Raises Invalid for one that is not ``known``, given twice, or not UTF-8."""
         fields: dict[str, str] = {}
         try:
-            pairs = parse_qsl(self.query_string.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50)
+            pairs = parse_qsl(
+                self.query_string.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50
+            )
         except ValueError as error:
-            raise Invalid("invalid_request", f"The query cannot be read: {error}.", remedy="Encode it as UTF-8.") from None
+            raise Invalid(
+                "invalid_request", f"The query cannot be read: {error}.", remedy="Encode it as UTF-8."
+            ) from None
         for name, value in pairs:
             if name not in known:
                 raise Invalid(

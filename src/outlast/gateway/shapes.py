@@ -91,7 +91,9 @@ def span(value: Span, field: str) -> int:
                 return _nanoseconds(float(number) * unit)
         except ValueError:
             pass
-        raise Invalid("invalid_request", f'{field} is "{value[:50]}".', remedy='Write seconds, or "250ms", "10m", "3d".')
+        raise Invalid(
+            "invalid_request", f'{field} is "{value[:50]}".', remedy='Write seconds, or "250ms", "10m", "3d".'
+        )
     try:
         return _nanoseconds(value * SECOND)
     except ValueError:

@@ -57,9 +57,7 @@ class Transport(Protocol):
 
     async def read_attempts(self, task_id: str) -> tuple[Attempt, ...]: ...
 
-    async def list_runs(
-        self, *, type: str = "", status: str = "", cursor: str = "", limit: int = 50
-    ) -> Listing: ...
+    async def list_runs(self, *, type: str = "", status: str = "", cursor: str = "", limit: int = 50) -> Listing: ...
 
     async def list_tasks(
         self, *, type: str = "", state: str = "", queue: str = "", run_id: str = "", cursor: str = "", limit: int = 50

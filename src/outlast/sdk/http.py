@@ -57,9 +57,7 @@ class HttpTransport:
     ) -> None:
         """``on_lost`` is awaited whenever an answer was lost, before the request is sent again; it may raise to end that."""
         if not address.startswith(("http://", "https://")):
-            raise Invalid(
-                "invalid_request", f'The server\'s address is "{address}".', remedy="Write http://HOST:PORT."
-            )
+            raise Invalid("invalid_request", f'The server\'s address is "{address}".', remedy="Write http://HOST:PORT.")
         self.namespace = namespace
         self.address = address.rstrip("/")
         self._root = f"{self.address}/api/v1/namespaces/{quote(namespace, safe='')}/"
@@ -94,9 +92,7 @@ class HttpTransport:
         """Return how the leases of a task ended."""
         return await self._read("worker/attempts", {"task_id": task_id}, decode_attempts)
 
-    async def list_runs(
-        self, *, type: str = "", status: str = "", cursor: str = "", limit: int = 50
-    ) -> Listing:
+    async def list_runs(self, *, type: str = "", status: str = "", cursor: str = "", limit: int = 50) -> Listing:
         """Return a page of runs, newest first."""
         fields = {"type": type, "status": status, "cursor": cursor, "limit": str(limit)}
         return await self._read("worker/runs", fields, decode_listing)
@@ -233,7 +229,8 @@ class _Line:
         calls = [(raw, future) for raw, future in calls if not future.done()]
         try:
             if len(calls) == 1:
-                replies: tuple[Reply, ...] = (decode_reply_or_lose(await self._post(CALL_PATH, bytes(calls[0][0]), ANSWER_TIMEOUT)),)
+                body = await self._post(CALL_PATH, bytes(calls[0][0]), ANSWER_TIMEOUT)
+                replies: tuple[Reply, ...] = (decode_reply_or_lose(body),)
             elif calls:
                 body = await self._post(CALLS_PATH, encode(tuple(raw for raw, _ in calls)), ANSWER_TIMEOUT)
                 replies = decode_replies_or_lose(body, len(calls))

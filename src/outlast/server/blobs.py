@@ -1,6 +1,7 @@
 """Blob stores: payload data above what a row takes, by content hash, in a folder or in memory."""
 
 import asyncio
+import contextlib
 import hashlib
 import os
 from pathlib import Path
@@ -53,7 +54,8 @@ class FolderBlobs:
             partial.replace(path)
             _sync_folder(path.parent)
         except OSError as error:
-            partial.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                partial.unlink()
             raise StoreError(
                 "store_full", f"{path} cannot be written: {error.strerror}.", remedy="Free space on the disk."
             ) from error

@@ -71,9 +71,7 @@ def start(
         else:
             return _owner(running, namespace)
         if address := holder_of(stores.path):
-            return _follower(
-                address, store_url, stores.path, namespace=namespace, config=config, serve=serve
-            )
+            return _follower(address, store_url, stores.path, namespace=namespace, config=config, serve=serve)
         if time.monotonic() > ends:
             raise Unavailable("store_locked", locked.fact, remedy=locked.remedy)
         time.sleep(0.05)
@@ -201,7 +199,5 @@ def _follower(
         for running in taken:
             running.stop()
 
-    transport = FollowingTransport(
-        address, namespace=namespace, holder=lambda: holder_of(path), take_over=take_over
-    )
+    transport = FollowingTransport(address, namespace=namespace, holder=lambda: holder_of(path), take_over=take_over)
     return EmbeddedEngine(transport, lambda: taken[-1].address if taken else transport.address, stop)

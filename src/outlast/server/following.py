@@ -71,9 +71,7 @@ class FollowingTransport:
         """Return how the leases of a task ended."""
         return await self._read(lambda way: way.read_attempts(task_id))
 
-    async def list_runs(
-        self, *, type: str = "", status: str = "", cursor: str = "", limit: int = 50
-    ) -> Listing:
+    async def list_runs(self, *, type: str = "", status: str = "", cursor: str = "", limit: int = 50) -> Listing:
         """Return a page of runs, newest first."""
         return await self._read(lambda way: way.list_runs(type=type, status=status, cursor=cursor, limit=limit))
 
@@ -82,9 +80,7 @@ class FollowingTransport:
     ) -> Listing:
         """Return a page of tasks, newest first."""
         return await self._read(
-            lambda way: way.list_tasks(
-                type=type, state=state, queue=queue, run_id=run_id, cursor=cursor, limit=limit
-            )
+            lambda way: way.list_tasks(type=type, state=state, queue=queue, run_id=run_id, cursor=cursor, limit=limit)
         )
 
     async def close(self) -> None:

@@ -30,11 +30,15 @@ class Setting:
 
 TABLE: Final = (
     Setting("store", "--store", "OUTLAST_STORE", DEFAULT_STORE, "Where work is kept: sqlite:///FILE or memory:."),
-    Setting("listen", "--listen", "OUTLAST_LISTEN", DEFAULT_LISTEN, "Host and port of the HTTP server; port 0 picks one."),
+    Setting(
+        "listen", "--listen", "OUTLAST_LISTEN", DEFAULT_LISTEN, "Host and port of the HTTP server; port 0 picks one."
+    ),
     Setting("namespaces", "--namespaces", "OUTLAST_NAMESPACES", "default", "The namespaces there are, by commas."),
     Setting("announce_file", "--announce-file", "OUTLAST_ANNOUNCE_FILE", "", "A file the address is written to."),
     Setting("token", "--token", "OUTLAST_TOKEN", "", "Bearer token that callers must show.", secret=True),
-    Setting("clock_offset_file", "--clock-offset-file", "OUTLAST_CLOCK_OFFSET_FILE", "", "Nanoseconds to shift by; tests."),
+    Setting(
+        "clock_offset_file", "--clock-offset-file", "OUTLAST_CLOCK_OFFSET_FILE", "", "Nanoseconds to shift by; tests."
+    ),
     Setting("task_lease", "--task-lease", "OUTLAST_TASK_LEASE", "30s", "How long a task stays with a silent worker."),
     Setting("server", "--server", "OUTLAST_SERVER", "", "Address of a server, for commands that are clients."),
 )
@@ -110,7 +114,9 @@ def _lease(text: str) -> int:
         raise Invalid("invalid_request", error.fact, remedy=error.remedy) from None
     if not SECOND <= span <= HOUR:
         raise Invalid(
-            "invalid_request", f'--task-lease is "{text}".', remedy="Give 1s to 1h: a worker renews it each third of that."
+            "invalid_request",
+            f'--task-lease is "{text}".',
+            remedy="Give 1s to 1h: a worker renews it each third of that.",
         )
     return span
 
@@ -118,7 +124,9 @@ def _lease(text: str) -> int:
 def _listen(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or not 0 <= int(port) <= 65_535:  # noqa: PLR2004 - the range of ports
-        raise Invalid("invalid_request", f'--listen is "{text}".', remedy="Write HOST:PORT, for example 127.0.0.1:7070.")
+        raise Invalid(
+            "invalid_request", f'--listen is "{text}".', remedy="Write HOST:PORT, for example 127.0.0.1:7070."
+        )
     return host or "127.0.0.1", int(port)
 
 

@@ -109,9 +109,7 @@ async def tasks(exchange: Exchange) -> Answer:
 def _require_own_data(request: Request) -> None:
     """A reference to stored data is the engine's to make: taken from outside it would read what others stored."""
     if any(payload.blob for payload in payloads_in(request)):
-        raise Invalid(
-            "invalid_request", "A payload refers to stored data.", remedy="Send the data itself."
-        )
+        raise Invalid("invalid_request", "A payload refers to stored data.", remedy="Send the data itself.")
 
 
 def _read(exchange: Exchange, value: object) -> Answer:

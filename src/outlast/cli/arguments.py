@@ -1,0 +1,5 @@
+"""What a command gets: its parsed arguments."""
+
+import argparse
+
+Arguments = argparse.Namespace
