@@ -32,7 +32,7 @@ def main() -> int:
         print(json.dumps({str(seed): play(seed).digest for seed in seeds}))
         return 0
     if options.plant:
-        return _play_plant(options.plant, options.first, options.seeds or PLANT_SEEDS, options.jobs)
+        return _play_plant(options.plant, options.first, options.seeds or PLANT_SEEDS, options.processes)
     if options.seed is not None:
         return _play_one(options.seed, trace=options.trace)
     return _play_round(options)
@@ -46,7 +46,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--trace", action="store_true", help="with --seed: print everything that happens")
     parser.add_argument("--plant", choices=sorted(PLANTS), help="plant this bug; ends with 1 when it is found")
     parser.add_argument("--plants", action="store_true", help="play all planted bugs as well")
-    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes")
+    parser.add_argument("--jobs", dest="processes", type=int, default=min(2, os.cpu_count() or 1), help="processes")
     parser.add_argument("--digests", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -64,15 +64,15 @@ def _play_one(seed: int, *, trace: bool) -> int:
     return 0
 
 
-def _pool(jobs: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(max_workers=jobs, mp_context=get_context("fork"))
+def _pool(processes: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(max_workers=processes, mp_context=get_context("fork"))
 
 
 def _play_round(options: argparse.Namespace) -> int:
     count = options.seeds or 200
     seeds = range(options.first, options.first + count)
     total, digests = Round(), dict[int, int]()
-    with _pool(options.jobs) as pool:
+    with _pool(options.processes) as pool:
         for result in pool.map(play, seeds, chunksize=4):
             total.add(result)
             digests[result.seed] = result.digest
@@ -127,9 +127,9 @@ def _play_with(plant: str, seed: int) -> Result:
         return play(seed)
 
 
-def _play_plant(plant: str, first: int, count: int, jobs: int) -> int:
+def _play_plant(plant: str, first: int, count: int, processes: int) -> int:
     seeds = range(first, first + count)
-    with _pool(jobs) as pool:
+    with _pool(processes) as pool:
         for tried, result in enumerate(pool.map(_play_with, [plant] * count, seeds), start=1):
             if result.violation:
                 pool.shutdown(wait=False, cancel_futures=True)

@@ -269,9 +269,9 @@ class Client:
             entry.ended_at = self._kernel.now
             entry.reply = reply
             self._ledger.open_calls -= 1
-            if isinstance(reply, i.WorkflowOutcome) and isinstance(request, i.AwaitWorkflow):
-                if reply.run_id != request.run_id:
-                    self._coverage.hit("await_followed")
+            asked = request.run_id if isinstance(request, i.AwaitWorkflow) else ""
+            if isinstance(reply, i.WorkflowOutcome) and reply.run_id != asked:
+                self._coverage.hit("await_followed")
 
         self._caller.call(self.namespace, request, ended, patience=int(self._chance.uniform(1.0, 8.0) * SECOND))
 

@@ -23,7 +23,7 @@ class Entry:
 
 
 @dataclass(slots=True, eq=False)
-class Execution:
+class HandlerRun:
     """One run of a handler, by true time. ``ended_at`` 0: it never came to an end."""
 
     task_id: str
@@ -41,5 +41,5 @@ class Ledger:
     """Everything that clients and workers saw."""
 
     entries: list[Entry] = field(default_factory=list[Entry])
-    executions: list[Execution] = field(default_factory=list[Execution])
+    handler_runs: list[HandlerRun] = field(default_factory=list[HandlerRun])
     open_calls: int = 0

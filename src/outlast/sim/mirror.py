@@ -71,18 +71,18 @@ class Mirror:
             if self.parked.pop(run_id, None):
                 change.unparked.append(run_id)
         self._take_history(batch, change)
-        for row in batch.parked:
-            parked = self.parked.setdefault(row.run_id, {})
-            require(row.n not in parked, 13, "parked_row_written_twice", f"{row.run_id} {row.n}")
-            parked[row.n] = row
-            at, event = codec.decode_timed(row.blob)
-            change.parked.append((row.run_id, at, event))
-        for row in batch.runs.values():
-            self._take_run(batch, row, change)
-        for row in batch.tasks.values():
-            self._take_task(batch, row, change)
-        for row in batch.attempts:
-            self.attempts.setdefault(row.task_id, []).append(row)
+        for parked_row in batch.parked:
+            parked = self.parked.setdefault(parked_row.run_id, {})
+            require(parked_row.n not in parked, 13, "parked_row_written_twice", f"{parked_row.run_id} {parked_row.n}")
+            parked[parked_row.n] = parked_row
+            at, event = codec.decode_timed(parked_row.blob)
+            change.parked.append((parked_row.run_id, at, event))
+        for run in batch.runs.values():
+            self._take_run(batch, run, change)
+        for task in batch.tasks.values():
+            self._take_task(batch, task, change)
+        for attempt in batch.attempts:
+            self.attempts.setdefault(attempt.task_id, []).append(attempt)
         for key in batch.dropped_timers:
             if (timer := self.timers.pop(key, None)) is not None:
                 self.timers_of[timer.target].pop(key, None)

@@ -4,6 +4,7 @@ The shell's rules are those of the engine: everything that had arrived is handle
 time; answers leave in the order in which the core gives them; a core that steps down is dropped with all it knows.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -304,7 +305,7 @@ class Node:
             )
         self._set_wake()
 
-    def _loader(self, core: ShardCore, load_id: int) -> "object":
+    def _loader(self, core: ShardCore, load_id: int) -> Callable[[Page], None]:
         def loaded(page: Page) -> None:
             if self.core is core:
                 core.loaded(load_id, page, now=self.clock.now())

@@ -4,7 +4,7 @@ Each is a patch for the life of one run, taken back afterwards; there is no trac
 the simulation no longer finds is a fault of the simulation.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -46,7 +46,7 @@ class Patches:
 
     def put(self, owner: Any, name: str, value: Any) -> Any:
         """Replace an attribute and return what was there."""
-        before = getattr(owner, name)
+        before: Any = getattr(owner, name)
         self._before.append((owner, name, before))
         setattr(owner, name, value)
         return before
@@ -80,7 +80,7 @@ def _plant(text: str) -> Callable[[Patch], Patch]:
 
 
 @contextmanager
-def planted(name: str) -> Iterator[None]:
+def planted(name: str) -> Generator[None]:
     """Run with the named bug in place; an empty name means none."""
     patches = Patches()
     try:
@@ -121,7 +121,8 @@ def _fence_by_read(patches: Patches) -> None:
     def apply(self: Tables, batch: Batch) -> CommitOutcome:
         if (id(self), batch.number, batch.fence) in seen:
             return _forced(self, batch, before)
-        return before(self, batch)
+        outcome: CommitOutcome = before(self, batch)
+        return outcome
 
     seen: dict[tuple[Any, ...], None] = {}
     send = patches.put(disk_module.Disk, "commit", commit)
@@ -175,7 +176,7 @@ def _carry_on_after_unknown(patches: Patches) -> None:
 @_plant("a commit of unknown outcome is told to callers as a definite failure")
 def _unknown_taken_as_failed(patches: Patches) -> None:
     def take_outputs(self: ShardCore) -> list[Any]:
-        outputs = before(self)
+        outputs: list[Any] = before(self)
         if not self.shard.stepped_down.endswith("unknown"):
             return outputs
         failed = i.Refused(code="internal", fact="The commit failed.", retryable=False)
@@ -240,7 +241,7 @@ def _parked_dropped(patches: Patches) -> None:
 @_plant("the window on ready tasks forgets that more is in the store")
 def _window_low_water_off(patches: Patches) -> None:
     def evict(self: window.Window[Any], *, number: int) -> list[Any]:
-        dropped = before(self, number=number)
+        dropped: list[Any] = before(self, number=number)
         if dropped:
             self.low = None
             self.left_out.clear()
@@ -253,7 +254,7 @@ def _window_low_water_off(patches: Patches) -> None:
 def _evicted_rows_unnoted(patches: Patches) -> None:
     def evict(self: window.Window[Any], *, number: int) -> list[Any]:
         noted = len(self.left_out)
-        dropped = before(self, number=number)
+        dropped: list[Any] = before(self, number=number)
         while len(self.left_out) > noted:
             self.left_out.pop()
         return dropped
@@ -285,12 +286,20 @@ def _attempt_not_counted(patches: Patches) -> None:
 
 @_plant("leases expire by their stored end although the engine stood still or has just taken over")
 def _expiry_ignores_stall(patches: Patches) -> None:
-    patches.put(state.Shard, "end_after_stall", lambda self, end, *, since, term: end)  # noqa: ARG005
+    def end_after_stall(self: Any, end: int, *, since: int, term: int) -> int:
+        del self, since, term
+        return end
+
+    patches.put(state.Shard, "end_after_stall", end_after_stall)
 
 
 @_plant("that a handler has begun is not stored")
 def _begin_not_stored(patches: Patches) -> None:
-    patches.put(task_machine, "begin", lambda task: False)  # noqa: ARG005
+    def begin(task: Any) -> bool:
+        del task
+        return False
+
+    patches.put(task_machine, "begin", begin)
 
 
 @_plant("a heartbeat may set the end of a lease back")
@@ -332,7 +341,7 @@ def _timer_rearmed_twice(patches: Patches) -> None:
         timer_id = row.timer_id.split(runs.USER_TIMER, 1)[1]
         if run.open and timer_id in run.state.timers and run.turn is not None:
             opened = run.state.timers[timer_id].started_event_id
-            turns.append(shard, run, TimerFired(timer_id=timer_id, started_event_id=opened))
+            histories.append(shard, run, TimerFired(timer_id=timer_id, started_event_id=opened))
 
     before = patches.put(turns, "fire", fire)
 
@@ -403,7 +412,10 @@ def _counter_forgotten(patches: Patches) -> None:
 
 @_plant("a poll that is asked again gets other work beside what it has")
 def _poll_forgotten(patches: Patches) -> None:
-    patches.put(matching, "_answer_again", lambda shard, poll: None)  # noqa: ARG005
+    def answer_again(shard: Any, poll: Any) -> None:
+        del shard, poll
+
+    patches.put(matching, "_answer_again", answer_again)
 
 
 @_plant("the end of an activity is not told to its run when it is canceled")

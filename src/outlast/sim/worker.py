@@ -39,7 +39,7 @@ from outlast.sim.calls import Call, Caller
 from outlast.sim.coverage import Coverage
 from outlast.sim.faults import FaultLog, Faults
 from outlast.sim.kernel import Kernel, Process
-from outlast.sim.ledger import Execution, Ledger
+from outlast.sim.ledger import HandlerRun, Ledger
 from outlast.sim.network import Network
 from outlast.sim.node import Node
 from outlast.sim.program import (
@@ -62,7 +62,7 @@ class Running:
 
     lease: TaskLease
     spec: Spec
-    execution: Execution
+    handler_run: HandlerRun
     heartbeats_lost: bool = False
     cancel: bool = False
     stopped: bool = False
@@ -225,11 +225,11 @@ class Worker:
         key = (namespace, lease.token.task_id, lease.token.lease)
         if key in self._running:
             return  # the same poll, answered again
-        execution = Execution(
+        handler_run = HandlerRun(
             task_id=lease.token.task_id, lease=lease.token.lease, attempt=lease.attempt, worker=self.name,
             operation_id=lease.operation_id, once=lease.begin_needed, started_at=0,
         )  # fmt: skip
-        running = Running(lease, value_of(lease.input), execution)
+        running = Running(lease, value_of(lease.input), handler_run)
         running.heartbeats_lost = self._faults.live and self._chance.random() < self._faults.heartbeats_lost
         if running.heartbeats_lost:
             self._log.hit("heartbeats_lost")
@@ -238,8 +238,8 @@ class Worker:
             # Nothing has begun yet: the lease goes back and the attempt does not count.
             self._log.hit("lease_returned")
             self._done_with(namespace, key)
-            request = ReturnTasks(tokens=(lease.token,), worker=self.name)
-            self._caller.call(namespace, request, lambda _: None, attempts_max=3)
+            back = ReturnTasks(tokens=(lease.token,), worker=self.name)
+            self._caller.call(namespace, back, lambda _: None, attempts_max=3)
         elif lease.begin_needed:
             request = Begin(tokens=(lease.token,), worker=self.name)
             self._caller.call(namespace, request, lambda reply: self._begun(namespace, key, reply))
@@ -256,10 +256,10 @@ class Worker:
 
     def _start(self, namespace: str, key: tuple[str, str, int]) -> None:
         running = self._running.get(key)
-        if running is None or running.execution.started_at:
+        if running is None or running.handler_run.started_at:
             return
-        running.execution.started_at = self._kernel.now
-        self._ledger.executions.append(running.execution)
+        running.handler_run.started_at = self._kernel.now
+        self._ledger.handler_runs.append(running.handler_run)
         self._kernel.note(f"{self.name} runs {key[1]} lease {key[2]} attempt {running.lease.attempt}")
         spec = running.spec
         if running.lease.attempt <= spec.get("kills", 0):
@@ -275,10 +275,10 @@ class Worker:
 
     def _ended(self, namespace: str, key: tuple[str, str, int]) -> None:
         running = self._running.get(key)
-        if running is None or running.execution.ended_at:
+        if running is None or running.handler_run.ended_at:
             return
-        running.execution.ended_at = self._kernel.now
-        if self._kernel.now - running.execution.started_at > running.spec["span"] + SECOND:
+        running.handler_run.ended_at = self._kernel.now
+        if self._kernel.now - running.handler_run.started_at > running.spec["span"] + SECOND:
             self._log.hit("handler_overran")
         outcome = self._outcome_of(running)
         self._answer(namespace, key, running.lease.token, outcome)
@@ -321,7 +321,7 @@ class Worker:
             return
         first, second = (refused.code if refused else ""), (again.items[0].code if again.items[0] else "")
         # A recorded failure is forgotten once the next attempt has begun.
-        require(first == second or second == "lease_lost", 23, "completion_answers_differ",
+        require(second in {first, "lease_lost"}, 23, "completion_answers_differ",
                 f"{key}: {first!r} and then {second!r}")  # fmt: skip
         if not second:
             self._coverage.hit("completion_repeated")
@@ -343,8 +343,8 @@ class Worker:
                 items = tuple(
                     HeartbeatItem(
                         token=running.lease.token,
-                        progress=bool(running.execution.started_at) and not running.spec.get("hangs"),
-                        details=payload(len(self._ledger.executions)) if self._chance.random() < 0.1 else None,
+                        progress=bool(running.handler_run.started_at) and not running.spec.get("hangs"),
+                        details=payload(len(self._ledger.handler_runs)) if self._chance.random() < 0.1 else None,
                     )
                     for _, running in alive
                 )
@@ -373,7 +373,7 @@ class Worker:
                     self._done_with(namespace, key)
             elif answer.action == "cancel" and not running.cancel:
                 self._coverage.hit("heartbeat_cancel")
-                if self._chance.random() < 0.7 and running.execution.started_at:
+                if self._chance.random() < 0.7 and running.handler_run.started_at:
                     running.cancel = True
                     span = int(self._chance.uniform(1, 300) * MILLISECOND)
                     self.process.after(span, "handler stops", self._ended, namespace, key)

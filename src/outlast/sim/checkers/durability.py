@@ -65,11 +65,17 @@ class Durability:
                 self._enqueue(namespace, request, reply)
             case i.TasksEnqueued():
                 assert isinstance(request, i.EnqueueTasks)
-                for item, part in zip(request.items, reply.items, strict=True):
-                    if isinstance(part, i.TaskEnqueuedReply):
-                        self._enqueue(namespace, item, part)
+                for wanted, given in zip(request.items, reply.items, strict=True):
+                    if isinstance(given, i.TaskEnqueuedReply):
+                        self._enqueue(namespace, wanted, given)
             case i.Accepted():
                 self._accepted(namespace, request)
+            case _:
+                self._answered_more(ticket, reply)
+
+    def _answered_more(self, ticket: Ticket, reply: i.Reply) -> None:
+        request = ticket.request
+        match reply:
             case i.Work():
                 assert isinstance(request, i.Poll)
                 self._work(request, reply)
@@ -89,14 +95,14 @@ class Durability:
                 self._outcome(reply)
             case i.TaskInfo():
                 # A read may see what one commit has passed through, never what no commit has reached.
-                row = self._scene.mirror.tasks.get(reply.task_id)
-                reached = row is not None and row.attempt >= reply.attempt - (row.state is TaskState.ENQUEUED)
-                ended = reply.state not in TERMINAL or (row is not None and row.state is reply.state)
+                known = self._scene.mirror.tasks.get(reply.task_id)
+                reached = known is not None and known.attempt >= reply.attempt - (known.state is TaskState.ENQUEUED)
+                ended = reply.state not in TERMINAL or (known is not None and known.state is reply.state)
                 require(reached and ended, 6, "read_of_uncommitted_task",
                         f"{reply.task_id}: {reply.state} attempt {reply.attempt}")  # fmt: skip
             case i.TaskOutcomeReply():
-                row = self._scene.mirror.tasks.get(reply.task_id)
-                require(row is not None and row.state is reply.state and row.state in TERMINAL, 1, "task_outcome_early",
+                ended_task = self._scene.mirror.tasks.get(reply.task_id)
+                require(ended_task is not None and ended_task.state is reply.state and ended_task.state in TERMINAL, 1, "task_outcome_early",
                         f"{reply.task_id}: {reply.state}")  # fmt: skip
                 self._scene.coverage.hit("await_answered")
             case _:

@@ -202,16 +202,16 @@ class Runs:
         for chain in chains.values():
             chain.sort(key=lambda row: row.opened_no)
             self._chain(chain)
-        for row in mirror.tasks.values():
-            if row.run_id:
-                run = mirror.runs[row.run_id]
+        for task in mirror.tasks.values():
+            if task.run_id:
+                run = mirror.runs[task.run_id]
                 require(
-                    run.status == RunStatus.RUNNING.value or row.state in TERMINAL,
+                    run.status == RunStatus.RUNNING.value or task.state in TERMINAL,
                     61,
                     "activity_outlives_run",
-                    row.task_id,
+                    task.task_id,
                 )
-            require(row.state is not TaskState.LEASED, 20, "lease_left_over", row.task_id)
+            require(task.state is not TaskState.LEASED, 20, "lease_left_over", task.task_id)
         left = [
             timer for timer in mirror.timers.values() if timer.target in mirror.runs or timer.target in mirror.tasks
         ]

@@ -54,8 +54,8 @@ class Tasks:
         """Note what workers have said to an owner."""
         request = ticket.request
         if isinstance(request, Heartbeat):
-            for item in request.items:
-                self._heard[item.token.task_id, item.token.lease] = node.clock.now()
+            for beat in request.items:
+                self._heard[beat.token.task_id, beat.token.lease] = node.clock.now()
         if isinstance(request, CompleteTasks):
             for item in request.items:
                 self._completed[item.token.task_id, item.token.lease] = None
@@ -72,9 +72,9 @@ class Tasks:
                     (item.token.task_id, item.token.lease), str(item.outcome), refused.code if refused else ""
                 )
         elif isinstance(request, Heartbeat) and isinstance(reply, HeartbeatReply):
-            for item, answer in zip(request.items, reply.items, strict=True):
+            for beat, answer in zip(request.items, reply.items, strict=True):
                 if answer.action != "stop":
-                    self._extended((item.token.task_id, item.token.lease), answer.lease_until)
+                    self._extended((beat.token.task_id, beat.token.lease), answer.lease_until)
 
     def _completion(self, token: Token, outcome: str, code: str) -> None:
         known = self._verdicts.get((token, outcome))
@@ -195,7 +195,7 @@ class Tasks:
                 self._expired(row, token)  # a task whose handler surely never began goes back at its lease's end
         elif outcome == "worker_lost" or outcome.startswith("timeout"):
             self._expired(row, token)
-        self._backoff(change, row)
+        self._backoff(row)
 
     def _expired(self, row: AttemptRow, token: Token) -> None:
         scene, mirror = self._scene, self._scene.mirror
@@ -241,7 +241,7 @@ class Tasks:
         lease = self._scene.config.knobs.task_lease
         return min(lease, start_to_close) if start_to_close else lease
 
-    def _backoff(self, change: Change, row: AttemptRow) -> None:
+    def _backoff(self, row: AttemptRow) -> None:
         task = self._scene.mirror.tasks[row.task_id]
         if task.state is not TaskState.RETRY_WAIT or task.lease != row.lease or row.outcome == "returned":
             return
@@ -283,13 +283,13 @@ class Tasks:
         """Check what handlers did against what was committed."""
         mirror = self._scene.mirror
         once: dict[str, int] = {}
-        for execution in self._scene.ledger.executions:
-            row = mirror.tasks.get(execution.task_id)
-            require(row is not None and row.lease >= execution.lease, 53, "ran_without_a_lease", execution)
-            require(row is not None and execution.operation_id in ("", self._operation_id(row)), 54, "operation_id_differs",
-                    execution)  # fmt: skip
-            if execution.once:
-                once[execution.task_id] = once.get(execution.task_id, 0) + 1
+        for handler_run in self._scene.ledger.handler_runs:
+            row = mirror.tasks.get(handler_run.task_id)
+            require(row is not None and row.lease >= handler_run.lease, 53, "ran_without_a_lease", handler_run)
+            require(row is not None and handler_run.operation_id in ("", self._operation_id(row)), 54, "operation_id_differs",
+                    handler_run)  # fmt: skip
+            if handler_run.once:
+                once[handler_run.task_id] = once.get(handler_run.task_id, 0) + 1
         twice = [task_id for task_id, count in once.items() if count > 1]
         require(not twice, 59, "once_only_task_ran_twice", twice)
 
