@@ -55,8 +55,10 @@ class FaultyStore:
         self.commits = 0
         self.claims: list[Fence] = []
         self.released: list[Fence] = []
+        self.opened = 0
 
     async def open(self) -> None:
+        self.opened += 1
         await self.inner.open()
 
     async def close(self) -> None:

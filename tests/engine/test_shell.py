@@ -150,6 +150,23 @@ def test_a_claim_that_fails_is_tried_until_it_is_had() -> None:
     run(work)
 
 
+def test_a_store_that_will_not_be_claimed_is_opened_anew() -> None:
+    async def work() -> None:
+        store = FaultyStore()
+        async with running(store) as (engine, transport):
+            told: list[int] = []
+            engine.on_reopen = lambda: told.append(store.opened)
+            store.outcomes.append(CommitOutcome.UNKNOWN)
+            store.claim_faults.extend([StoreError("unavailable", "The disk failed to sync.", remedy="Look.")] * 3)
+
+            reply = await transport.call(a_task())
+
+            assert isinstance(reply, TaskEnqueuedReply)
+            assert told == [2, 3]
+
+    run(work)
+
+
 @pytest.mark.parametrize("inline", [True, False], ids=["read inline", "read by a task"])
 def test_a_load_that_fails_drops_the_core_and_loses_nothing(inline: bool, caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -82,11 +82,14 @@ class Engine:
             observer=observer or NobodyWatches(),
             owner=owner,
             release=self._release,
+            reopened=lambda: self.on_reopen(),
         )
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._switching = Switching()
         self.stopped = False
+        self.on_reopen: Callable[[], None] = lambda: None
+        """Called when the store was closed and opened again: what was told to it has to be told anew."""
 
     # --- life ---------------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -64,6 +65,7 @@ class Server:
         await self._listener.start()
         self.address = self._listener.address
         announce(self._stores, self.address)
+        self.engine.on_reopen = partial(announce, self._stores, self.address)
         if self._settings.announce_file:
             write_whole(Path(self._settings.announce_file), self.address)
 

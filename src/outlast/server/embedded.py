@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from outlast.core.errors import Unavailable
@@ -156,6 +157,7 @@ class EngineThread:
             return None
         self.address = listener.address
         announce(self._stores, listener.address)
+        self.engine.on_reopen = partial(announce, self._stores, listener.address)
         return listener
 
 

@@ -31,6 +31,7 @@ TURN_WEIGHT: Final = 2_000
 LOADS_A_TURN: Final = 4  # pages that fill windows; loads by name come first and are not counted
 CLAIM_PAUSE_FIRST: Final = 0.05  # seconds, doubling
 CLAIM_PAUSE_MAX: Final = 5.0
+REOPEN_AFTER: Final = 2  # claims that failed in a row
 LOG_EVERY: Final = 30.0  # seconds between lines about the same trouble
 ALARM_SLACK: Final = 100_000  # nanoseconds: an alarm that rings early would ring twice
 STOP_GRACE: Final = 10.0  # seconds that a clean stop gives the last commits
@@ -60,15 +61,20 @@ class Shell:
         observer: Observer,
         owner: str,
         release: Callable[[Ticket, Reply, Letter | None], None],
+        reopened: Callable[[], None] = lambda: None,
         mailbox: Mailbox | None = None,
     ) -> None:
-        """``release`` hands an answer to its caller, together with what was asked; it must not raise."""
+        """``release`` hands an answer to its caller, together with what was asked; ``reopened`` hears of a reopened store.
+
+        Neither may raise.
+        """
         self._store = store
         self._config = config
         self._clock = clock
         self._observer = observer
         self._owner = owner
         self._release = release
+        self._reopened = reopened
         self._mailbox = mailbox or Mailbox()
         self._core: ShardCore | None = None
         self._open: dict[Ticket, Letter] = {}
@@ -347,10 +353,18 @@ class Shell:
             self._release(ticket, refused, None)
 
     async def _claim_again(self) -> None:
+        failed = 0
         while self._core is None and not self._stopping:
             await asyncio.sleep(self._pause)
             self._pause = min(self._pause * 2, CLAIM_PAUSE_MAX)
+            failed += 1
             try:
+                if failed > REOPEN_AFTER and self.trouble.code not in {"not_owner", "store_full"}:
+                    # A store that will not be claimed may be broken for good as it is open now (a failed sync): what is
+                    # on the disk is read anew.
+                    await self._store.close()
+                    await self._store.open()
+                    self._reopened()
                 await self._claim()
             except StoreError as error:
                 self._note(error.code, error.fact)
