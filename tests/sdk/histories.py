@@ -98,8 +98,10 @@ class Stage:
         return self
 
     def complete(self, activity_id: str, result: Any = None) -> "Stage":
+        return self.finish(activity_id, CONVERTER.to_payload(result, path="result"))
+
+    def finish(self, activity_id: str, payload: Payload) -> "Stage":
         scheduled = self._end(activity_id)
-        payload = CONVERTER.to_payload(result, path="result")
         self._record(
             e.ActivityTaskCompleted(scheduled_event_id=scheduled, started_event_id=len(self.history), result=(payload,))
         )

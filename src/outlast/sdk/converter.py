@@ -30,6 +30,7 @@ NULL_PAYLOAD: Final = Payload(NULL)
 KWARGS: Final = {"kwargs": b"1"}
 CUT_AT: Final = 120  # characters of a value shown in an error
 
+BINARY: Final = (Any, object, bytes, bytearray, memoryview)
 CONTAINERS: Final = (dict, list, tuple, set, frozenset)
 
 _PLAIN_LEAVES: Final = frozenset({str, int, bool})
@@ -98,9 +99,7 @@ class Converter:
         if encoding == NULL:
             return None
         if encoding == BYTES:
-            if type is bytearray:
-                return bytearray(payload.data)
-            return payload.data
+            return _bytes_as(payload.data, type, path)
         raise NotReadable(
             f"{path} has the encoding {encoding!r}, which this converter does not read.",
             path=path,
@@ -162,6 +161,18 @@ class Converter:
             for place, payload in enumerate(payloads)
         ]
         return tuple(args), named
+
+
+def _bytes_as(data: bytes, type_: Any, path: str) -> bytes | bytearray:
+    if type_ is bytearray:
+        return bytearray(data)
+    if type_ in BINARY or isinstance(type_, typing.TypeVar) or any(part in BINARY for part in typing.get_args(type_)):
+        return data
+    raise NotReadable(
+        f"{path} cannot be read as {getattr(type_, '__name__', type_)}: {len(data)} bytes were recorded.",
+        path=path,
+        remedy="Annotate it as bytes.",
+    )
 
 
 def encode(value: Any, *, path: str, declared: Any = Any) -> bytes:

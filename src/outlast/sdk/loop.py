@@ -10,7 +10,6 @@ Three things make their order the same on every replay and in every process:
 
 import asyncio
 import sys
-import zlib
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from contextvars import Context, copy_context
@@ -21,7 +20,6 @@ from typing import Any, Final, Protocol
 from outlast.sdk.errors import SandboxViolation
 
 AS_COMPLETED_CODE: Final[CodeType] = asyncio.as_completed.__code__
-SALT_SHIFT: Final = 16
 YIELDS_MAX: Final = 100  # of clean-up code in a run that is disposed of
 PRUNE_FROM: Final = 256  # tasks held before finished ones are let go
 
@@ -136,9 +134,6 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self.timers = timers
         self.tasks: list[Task] = []
         self.numbers = 0
-        # Added above the bits that decide the order in a set of any size in practice. asyncio keeps one set of all tasks
-        # of the process: without it, every run's first task would collide there with every other's.
-        self.salt = 0
         self.abandoned = False
         self._ready: deque[Handle] = deque()
         self._closed = False
@@ -174,7 +169,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             raise Abandoned  # clean-up code of a run that was disposed of must not wait for anything
         future = Future(loop=self)
         self.numbers = number = self.numbers + 1
-        future.number = self.salt + number
+        future.number = number
         return future
 
     def create_task(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -186,7 +181,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         refuse_unordered(coro)
         self.numbers = number = self.numbers + 1
         task = Task.__new__(Task)
-        task.number = self.salt + number
+        task.number = number
         task.__init__(coro, loop=self, name=name or f"task-{number}", context=context, **more)  # type: ignore[misc]
         # asyncio keeps all tasks of the process in one set, where the small hashes of ours would all fall together.
         asyncio._unregister_task(task)  # noqa: SLF001
@@ -327,11 +322,6 @@ def _close_all(values: Iterable[object]) -> None:
             _close_all(value)  # pyright: ignore[reportUnknownArgumentType]
 
 
-def salt_of(original_run_id: str) -> int:
-    """Return what sets a run's hashes apart from other runs' and is the same on each replay, reset included."""
-    return zlib.crc32(original_run_id.encode()) << SALT_SHIFT
-
-
 REFUSED: Final[dict[str, str]] = {
     **dict.fromkeys(
         ("run_in_executor", "set_default_executor", "call_soon_threadsafe", "shutdown_default_executor"),
@@ -392,7 +382,7 @@ def _hash_of_gathered(future: Any) -> int:
     number: int | None = future.__dict__.get("number")
     if number is None:
         loop.numbers += 1
-        future.number = number = loop.salt + loop.numbers
+        future.number = number = loop.numbers
     return number
 
 

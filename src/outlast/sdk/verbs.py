@@ -23,7 +23,7 @@ from outlast.sdk.converter import Converter
 from outlast.sdk.definition import TaskDefinition, TaskOptions, WorkflowDefinition
 from outlast.sdk.errors import HoldsRun, Nondeterminism, UnsupportedHere
 from outlast.sdk.failures import is_user_file
-from outlast.sdk.loop import Abandoned, TimerHandle, loop_of, salt_of
+from outlast.sdk.loop import Abandoned, TimerHandle, loop_of
 from outlast.sdk.matching import PATCH, REMEDY
 from outlast.sdk.operations import ActivityFuture, Condition, ContinueRequested, Mailbox, Received
 
@@ -89,7 +89,6 @@ class Verbs:
         self.tags = dict(event.tags or {})
         self.memo = dict(event.memo or {})
         self.started_ns = self.now_ns
-        self.loop.salt = salt_of(event.original_run_id)
         for carried in event.carried_signals:
             self.mailbox(carried.signal_name).signals.append(Received(1, carried))
 
@@ -154,8 +153,7 @@ class Verbs:
         )
         loop = self.loop
         future = ActivityFuture(loop=loop)
-        loop.numbers += 1
-        future.number = loop.salt + loop.numbers
+        loop.numbers = future.number = loop.numbers + 1
         future.activity_id = activity_id
         future.definition = definition
         future.index = self.issue(command)
