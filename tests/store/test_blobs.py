@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import random
 import resource
 from collections.abc import Coroutine
 from pathlib import Path
@@ -17,7 +18,7 @@ from outlast.store.blobs import FileBlobStore
 from outlast.store.memory.blobs import MemoryBlobStore
 
 T = TypeVar("T")
-DATA = os.urandom(300_000)
+DATA = random.Random(5).randbytes(300_000)
 NOTHING: set[str] = set()
 DIGEST = hashlib.sha256(DATA).hexdigest()
 

@@ -156,7 +156,7 @@ def test_following_the_cursor_lists_every_run_once(kept: Kept, limit: int) -> No
     assert seen == [f"run-{n:02}" for n in reversed(range(20))]
 
 
-def test_lists_outlive_closing(some_runs: Kept) -> None:
+def test_lists_are_the_same_after_closing(some_runs: Kept) -> None:
     some_runs.reopen()
 
     assert run_ids(some_runs) == list("ecbdaf")

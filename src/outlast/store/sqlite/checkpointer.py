@@ -22,7 +22,8 @@ class Checkpointer:
 
     def __init__(self, connect: Callable[[], Connection], name: str) -> None:
         self._asked: SimpleQueue[bool] = SimpleQueue()
-        self._busy = False
+        self._idle = threading.Event()
+        self._idle.set()
         self._done = False
         self._connect = connect
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -30,14 +31,18 @@ class Checkpointer:
 
     def ask(self) -> None:
         """Begin a checkpoint, unless one is under way."""
-        if not self._busy:
-            self._busy = True
+        if self._idle.is_set():
+            self._idle.clear()
             self._asked.put(True)
 
     def take_done(self) -> bool:
         """Say whether a checkpoint has ended since the last time this was asked; also one that failed."""
         done, self._done = self._done, False
         return done
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the checkpoint that is under way, if there is one, but not longer than ``seconds``."""
+        self._idle.wait(seconds)
 
     def stop(self) -> None:
         """End the thread; waits for a checkpoint that is under way."""
@@ -53,6 +58,7 @@ class Checkpointer:
             except apsw.Error as error:
                 # The writer tries next, and reports what it finds.
                 _log.info("checkpoint_put_off error=%s", error)
-            self._done, self._busy = True, False
+            self._done = True
+            self._idle.set()
         if connection is not None:
             connection.close()

@@ -26,7 +26,8 @@ from outlast.store.sqlite.thread import WriterThread
 NOTE_EVERY: Final = SECOND  # how often the lock file learns the number of the last commit
 FAULT_LOG_EVERY: Final = 30 * SECOND  # a full disk fails every commit: one line in this time is enough
 CHECKPOINT_PAGES: Final = 2_000  # pages of the WAL (16 MB) from which it is brought into the file
-CHECKPOINT_PAGES_FACTOR: Final = 4  # from so many times that the writer does not wait for the checkpointer any more
+CHECKPOINT_PAGES_FACTOR: Final = 4  # from so many times that commits wait for the checkpointer
+CHECKPOINT_SECONDS_MAX: Final = 1.0  # of one such wait
 READ_SECONDS_MAX: Final = 1.0  # of one read, which holds up the event loop
 READ_STEPS: Final = 100_000  # of SQLite's machine between two looks at the clock
 DEDUP_SLICE: Final = 10_000  # rows of one step of forgetting: commits go on between the steps
@@ -285,11 +286,14 @@ class SqliteStore:
 
     def _shorten_wal(self) -> None:
         checkpointer = self._checkpointer
-        long = self._wal_pages >= CHECKPOINT_PAGES_FACTOR * self._checkpoint_pages
-        if checkpointer is None or checkpointer.take_done() or long:
-            self._checkpoint("PASSIVE")
-        else:
-            checkpointer.ask()
+        if checkpointer is not None:
+            if self._wal_pages >= CHECKPOINT_PAGES_FACTOR * self._checkpoint_pages:
+                # It falls behind. Commits wait for it now, so that the WAL has a bound.
+                checkpointer.wait(CHECKPOINT_SECONDS_MAX)
+            elif not checkpointer.take_done():
+                checkpointer.ask()
+                return
+        self._checkpoint("PASSIVE")
 
     def _report(self, batch: Batch, outcome: CommitOutcome, error: BaseException) -> None:
         self._break_on_failed_sync(error)
