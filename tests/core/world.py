@@ -14,7 +14,7 @@ from outlast.core.shard.config import ShardConfig
 from outlast.core.shard.core import ShardCore
 from outlast.core.shard.outputs import Answer, Ask, StepDown
 from outlast.core.units import SECOND
-from outlast.core.writes import AttemptRow, Batch, CommitOutcome, TaskRow, TaskStatus
+from outlast.core.writes import AttemptRow, Batch, CommitOutcome, Page, TaskRow, TaskStatus
 from outlast.store.memory.tables import Tables
 
 R = TypeVar("R")
@@ -39,12 +39,18 @@ def enqueue_of(task_id: str, **options: Any) -> i.EnqueueTask:
 
 @dataclass
 class World:
-    """One shard, its tables and a clock that only tests move. Commits happen at once unless ``hold_commits``."""
+    """One shard, its tables and a clock that only tests move.
+
+    Commits happen at once unless ``hold_commits``; what is asked for is read at once, and handed in at once unless
+    ``hold_loads``.
+    """
 
     config: ShardConfig = field(default_factory=ShardConfig)
     tables: Tables = field(default_factory=Tables)
     now: int = START
     hold_commits: bool = False
+    hold_loads: bool = False
+    pages: list[tuple[int, Page]] = field(default_factory=list[tuple[int, Page]])
     answers: dict[object, Reply] = field(default_factory=dict[object, Reply])
     held: Batch | None = None
     stepped_down: str = ""
@@ -60,6 +66,7 @@ class World:
         self.core = ShardCore(claim, config=self.config, now=self.now, lease_until=lease_until)
         self.stepped_down = ""
         self.held = None
+        self.pages = []
         self.now += 1  # what this owner gives out is younger than what it took over
         self.settle()
 
@@ -115,7 +122,11 @@ class World:
                         assert output.ticket not in self.answers, "answered twice"
                         self.answers[output.ticket] = output.reply
                     case Ask():
-                        self.core.loaded(output.load_id, self.tables.load(output.load), now=self.now)
+                        page = self.tables.load(output.load)
+                        if self.hold_loads:
+                            self.pages.append((output.load_id, page))
+                        else:
+                            self.core.loaded(output.load_id, page, now=self.now)
                     case StepDown():
                         self.stepped_down = output.reason
             batch = None if self.held else self.core.take_batch(now=self.now)
@@ -133,6 +144,13 @@ class World:
         assert batch is not None
         self.hold_commits = False
         self.core.on_commit(batch.number, outcome or self.tables.apply(batch), now=self.now)
+        self.settle()
+
+    def hand_in(self) -> None:
+        """Hand in the pages that were held back, in the order in which they were asked for."""
+        pages, self.pages = self.pages, []
+        for load_id, page in pages:
+            self.core.loaded(load_id, page, now=self.now)
         self.settle()
 
     # --- what most tests begin with ----------------------------------------------------------------------------------

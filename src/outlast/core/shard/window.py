@@ -26,6 +26,7 @@ class Window(Generic[T]):
     loading: bool = False
     stuck: bool = False  # a page brought it no further, since rows are not committed yet: wait for the next commit
     left_out: deque[tuple[int, Key]] = field(default_factory=deque[tuple[int, Key]])  # number of its batch, key
+    last_committed: int = 0  # number of the last batch that this window was told of
 
     def covers(self, key: Key) -> bool:
         """Return whether a row with this key belongs here rather than in the store alone."""
@@ -78,12 +79,15 @@ class Window(Generic[T]):
             missing = min(key for _, key in self.left_out)
             if reached is None or reached >= missing:
                 reached = max((key for key in keys if key < missing), default=self.low)
-        self.stuck = reached == self.low
+        self._forget(self.last_committed)
+        # When all is committed that was missing, asking again brings it; else there is nothing to ask before the next commit.
+        self.stuck = reached == self.low and bool(self.left_out)
         self.low = reached
 
     def committed(self, number: int) -> None:
         """Note that batch ``number`` has committed: its rows will be on the next page."""
         self.stuck = False
+        self.last_committed = number
         if not self.loading:
             self._forget(number)
 

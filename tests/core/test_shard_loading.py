@@ -1,0 +1,225 @@
+"""Rows that are read while other things happen, and entities that have left memory."""
+
+from outlast.core import commands as c
+from outlast.core import inputs as i
+from outlast.core.shard.config import ShardConfig
+from outlast.core.units import HOUR, MINUTE, SECOND
+from tests.core.world import World, enqueue_of
+
+POLL = i.Poll(poll_id="p", worker="one", queues=("default",), task_types=("job",), slots=5, wait=MINUTE)
+
+
+def test_a_task_committed_while_the_first_page_was_being_read_is_given_out() -> None:
+    world = World()
+    world.hold_loads = True
+    poll = world.send(POLL)
+    ticket = world.send(enqueue_of("t", key=""))
+    (first, *rest), world.pages = world.pages, []
+    world.core.loaded(rest[-1][0], rest[-1][1], now=world.now)
+    world.settle()
+    assert ticket in world.answers
+    world.core.loaded(first[0], first[1], now=world.now)
+    world.hold_loads = False
+
+    world.hand_in()
+
+    work = world.answers[poll]
+    assert isinstance(work, i.Work)
+    assert [lease.token.task_id for lease in work.tasks] == ["t"]
+
+
+def test_a_timer_committed_while_the_first_page_was_being_read_fires() -> None:
+    world = World()
+    world.hold_loads = True
+    world.claim()
+    timers = [page for page in world.pages if page[0] == 3]
+    world.hold_loads = False
+    world.enqueue(delay=SECOND, key="")
+
+    world.core.loaded(timers[0][0], timers[0][1], now=world.now)
+    world.settle()
+    world.pass_time(1.1)
+
+    assert world.ready_tasks() == ["t"]
+
+
+def test_inputs_that_wait_for_the_same_row_keep_their_order() -> None:
+    world = World()
+    world.start()
+    world.restart()
+    world.hold_loads = True
+    tickets = [world.send(i.SignalWorkflow(workflow_id="w", name=name, request_id=name)) for name in ("a", "b", "c")]
+    world.hold_loads = False
+
+    world.hand_in()
+
+    signals = [event for event in world.history("run-1") if hasattr(event, "signal_name")]
+    assert [getattr(event, "signal_name", "") for event in signals] == ["a", "b", "c"]
+    assert set(tickets) <= set(world.answers)
+
+
+def test_what_is_not_there_is_read_once() -> None:
+    world = World()
+    world.ask(i.DescribeTask(task_id="none"), i.Refused)
+    world.hold_loads = True
+
+    world.ask(i.DescribeTask(task_id="none"), i.Refused)
+
+    assert world.pages == []
+
+
+def test_what_was_not_there_is_found_once_it_is_made() -> None:
+    world = World()
+    world.ask(i.DescribeTask(task_id="t"), i.Refused)
+    world.ask(i.DescribeWorkflow(workflow_id="w"), i.Refused)
+
+    world.enqueue("t")
+    world.start("w")
+
+    assert world.task_info("t").state is i.TaskState.ENQUEUED
+    assert world.run_info("w").status is i.RunStatus.RUNNING
+
+
+def test_memory_wins_over_a_page_that_is_older() -> None:
+    world = World()
+    world.enqueue()
+    world.restart()
+    world.hold_loads = True
+    world.send(POLL)
+    pages, world.pages = world.pages, []
+    world.hold_loads = False
+    world.cancel_task()
+    world.pages = pages
+
+    world.hand_in()
+
+    assert world.task_info().state is i.TaskState.CANCELED
+    assert world.ready_tasks() == []
+
+
+def test_all_leases_of_many_pages_are_watched_after_a_restart() -> None:
+    world = World(config=ShardConfig(page_rows=3))
+    for n in range(10):
+        world.enqueue(f"t{n}")
+    world.poll(slots=10)
+    world.restart()
+
+    world.pass_time(31)
+
+    assert [world.outcomes(f"t{n}") for n in range(10)] == [[(1, 1, "worker_lost")]] * 10
+
+
+def test_all_runs_of_many_pages_are_offered_after_a_restart() -> None:
+    world = World(config=ShardConfig(page_rows=3))
+    for n in range(10):
+        world.start(f"w{n}")
+
+    world.restart()
+
+    assert len(world.poll(turns=20).workflow_tasks) == 10
+
+
+def test_all_timers_of_many_pages_fire_after_a_restart() -> None:
+    world = World(config=ShardConfig(page_rows=3, window_max=4, window_low=1))
+    for n in range(20):
+        world.enqueue(f"t{n}", delay=(20 - n) * SECOND)
+    world.restart()
+
+    world.pass_time(21)
+
+    assert [world.task_row(f"t{n}").ready for n in range(20)] == [1] * 20
+    assert world.tables.timers == {}
+
+
+def test_all_ready_tasks_of_many_pages_are_given_out_in_order_after_a_restart() -> None:
+    world = World(config=ShardConfig(page_rows=3, window_max=4, window_low=1))
+    for n in range(20):
+        world.enqueue(f"t{n:02}")
+    world.restart()
+
+    given = [lease.token.task_id for _ in range(10) for lease in world.poll(slots=3).tasks]
+
+    assert given == [f"t{n:02}" for n in range(20)]
+
+
+def test_a_run_that_left_memory_while_on_offer_gets_its_turn() -> None:
+    world = World(config=ShardConfig(runs_cached_max=1))
+    for n in range(4):
+        world.start(f"w{n}")
+
+    turns = [turn.workflow_id for _ in range(4) for turn in world.poll(turns=4).workflow_tasks]
+
+    assert sorted(turns) == ["w0", "w1", "w2", "w3"]
+
+
+def test_a_run_that_left_memory_while_it_waited_for_its_worker_is_offered_to_any() -> None:
+    world = World(config=ShardConfig(runs_cached_max=1))
+    world.start("a")
+    world.do(world.turn("one"), cached=True, force_new=True)
+    for n in range(3):
+        world.start(f"w{n}", queue="elsewhere")
+        world.enqueue(f"t{n}")
+
+    world.pass_time(5.1)
+
+    assert [turn.workflow_id for turn in world.poll("two").workflow_tasks] == ["a"]
+
+
+def test_a_run_that_left_memory_in_backoff_is_offered_when_it_is_over() -> None:
+    world = World(config=ShardConfig(runs_cached_max=1))
+    world.start("a")
+    world.not_done(world.turn())
+    for n in range(3):
+        world.start(f"w{n}", queue="elsewhere")
+        world.enqueue(f"t{n}")
+
+    world.pass_time(1.1)
+
+    assert [turn.workflow_id for turn in world.poll("two").workflow_tasks] == ["a"]
+
+
+def test_a_caller_keeps_waiting_for_a_run_that_has_left_memory() -> None:
+    world = World(config=ShardConfig(runs_cached_max=1))
+    world.start("a")
+    ticket = world.send(i.AwaitWorkflow(workflow_id="a"))
+    for n in range(3):
+        world.start(f"w{n}", queue="elsewhere")
+
+    world.terminate("a")
+
+    outcome = world.answers[ticket]
+    assert isinstance(outcome, i.WorkflowOutcome)
+    assert outcome.status is i.RunStatus.TERMINATED
+
+
+def test_an_activity_ends_although_its_run_has_left_memory() -> None:
+    world = World(config=ShardConfig(runs_cached_max=1, tasks_cached_max=1))
+    started = world.start("a")
+    world.do(world.turn(), c.ScheduleActivity(activity_id="1", activity_type="pay", task_queue="default"))
+    lease = world.lease()
+    for n in range(3):
+        world.start(f"w{n}", queue="elsewhere")
+        world.enqueue(f"t{n}", delay=HOUR)
+
+    world.complete(lease)
+
+    assert world.kinds(started.run_id)[-1] == "ActivityTaskCompleted"
+
+
+def test_dedup_rows_that_have_left_memory_are_still_known() -> None:
+    world = World(config=ShardConfig(dedup_cached_max=1))
+    for n in range(5):
+        world.enqueue(f"t{n}", key=f"k{n}")
+
+    assert world.enqueue("x", key="k0").replayed
+
+
+def test_a_description_lists_activities_that_have_left_memory() -> None:
+    world = World(config=ShardConfig(tasks_cached_max=1))
+    world.start("a")
+    world.do(world.turn(), *(
+        c.ScheduleActivity(activity_id=str(n), activity_type="pay", task_queue="elsewhere") for n in range(5)
+    ))  # fmt: skip
+    world.restart()
+
+    assert [activity.activity_id for activity in world.run_info("a").activities] == ["0", "1", "2", "3", "4"]
