@@ -1,0 +1,123 @@
+"""All benchmarks, beside what the raw store gives in the same run; the last answers are kept in benchmarks/results/.
+
+    python -m benchmarks [--only NAME] [--size small|full] [--keep FOLDER]
+
+Each runs in a process of its own, bounded in count and time, with full fsync. Exit code 1 when a figure that is wanted is missed.
+"""
+
+import argparse
+import asyncio
+import importlib
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks import raw_store
+from benchmarks.figures import Figure, Raw, as_json, from_json
+
+NAMES = ("starts", "tasks", "workflows", "workflows_http", "latency", "replays")
+RESULTS = Path(__file__).parent / "results"
+TIMEOUT = 300  # seconds for one benchmark
+
+
+def main() -> int:
+    """Return 0 if every figure that is held to something is met."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--only", choices=NAMES, action="append")
+    parser.add_argument("--size", choices=["small", "full"], default="full")
+    parser.add_argument("--keep", type=Path, default=RESULTS, help="folder for latest.md and latest.json")
+    parser.add_argument("--alone", choices=NAMES, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.alone:
+        module = importlib.import_module(f"benchmarks.{chosen.alone}")
+        print(as_json(module.measure(full=chosen.size == "full")))
+        return 0
+    began = os.getloadavg()[0]
+    raw = measure_raw()
+    print(f"{told(raw)}; load {began:.1f} on {os.cpu_count()} cores\n", flush=True)
+    figures: list[Figure] = []
+    failed: list[str] = []
+    for name in chosen.only or NAMES:
+        found = run(name, chosen.size)
+        failed += [] if found else [name]
+        for figure in found:
+            print(figure.line(raw), flush=True)
+        figures += found
+    if not chosen.only:
+        keep(chosen.keep, raw, figures, load=began, size=chosen.size)
+    missed = [figure.name for figure in figures if not figure.is_met(raw)]
+    for name in failed:
+        print(f"{name}: gave no figure")
+    print(f"\n{len(figures)} figures, {len(missed)} missed" + (f": {', '.join(missed)}" if missed else ""))
+    return 1 if missed or failed else 0
+
+
+def told(raw: Raw) -> str:
+    """Return what the raw store gives as text."""
+    return (
+        f"Raw store: {raw.rows:,.0f} rows/s, {raw.starts:,.0f} starts/s, {raw.lives:,.0f} task lives/s, "
+        f"{raw.syncs:,.0f} fsync/s"
+    )
+
+
+def measure_raw() -> Raw:
+    """Return what the store gives by itself."""
+    with tempfile.TemporaryDirectory(prefix="outlast-bench-") as name:
+        folder = Path(name)
+        return Raw(
+            syncs=raw_store.syncs(folder),
+            rows=raw_store.raw_rows(folder),
+            starts=asyncio.run(raw_store.committed(folder, raw_store.starts, 1_000))[0],
+            lives=asyncio.run(raw_store.committed(folder, raw_store.lives, 1_000))[0],
+        )
+
+
+def run(name: str, size: str) -> list[Figure]:
+    """Return the figures of one benchmark, from a process of its own; none when it failed, after its stderr."""
+    command = [sys.executable, "-m", "benchmarks", "--alone", name, "--size", size]
+    try:
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        print(f"{name}: not done within {TIMEOUT} s", file=sys.stderr)
+        return []
+    if done.returncode:
+        print(done.stderr, file=sys.stderr)
+        return []
+    return from_json(done.stdout.splitlines()[-1])
+
+
+def keep(folder: Path, raw: Raw, figures: list[Figure], *, load: float, size: str) -> None:
+    """Write the answers down."""
+    folder.mkdir(parents=True, exist_ok=True)
+    when = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
+    machine = (
+        f"{os.cpu_count()} cores, load {load:.1f} at the beginning, Python {platform.python_version()}, size {size}"
+    )
+    lines = [
+        "# Last figures",
+        "",
+        f"{when} UTC; {machine}.",
+        f"{told(raw)}.",
+        "",
+        "| what | figure | against the raw store | wanted | |",
+        "|---|---:|---:|---:|---|",
+    ]
+    for figure in figures:
+        value = f"{figure.value:,.0f}/s" if figure.per_second else f"{figure.value:.2f} ms"
+        ratio = f"{figure.ratio(raw):.1f} {'raw rows each' if figure.per_second else 'fsyncs'}"
+        wanted = f"{'≥' if figure.per_second else '≤'} {figure.wanted:,g}" if figure.wanted else ""
+        verdict = ("met" if figure.is_met(raw) else "missed") if figure.wanted else ""
+        lines.append(f"| {figure.name} | {value} | {ratio} | {wanted} | {verdict} |")
+    (folder / "latest.md").write_text("\n".join(lines) + "\n")
+    facts = {"at": when, "machine": machine, "raw": asdict(raw), "figures": [asdict(figure) for figure in figures]}
+    (folder / "latest.json").write_text(json.dumps(facts, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""What a benchmark gives: figures with what they are held to, beside what the raw store gives in the same run.
+
+A figure is met when it is as high (or, for a time, as low) as is wanted. On a machine whose raw store is slower than that of the
+reference machine it is also met when its ratio to the raw store is: the engine then does its part, and the disk does not.
+"""
+
+import json
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+# The raw store of the machine for which the wanted figures were set: two quiet cores, full fsync.
+REFERENCE_ROWS = 430_000.0  # rows a second
+REFERENCE_SYNCS = 1_900.0  # fsyncs a second
+
+
+@dataclass(slots=True, kw_only=True)
+class Raw:
+    """What the disk and SQLite give by themselves, a second."""
+
+    syncs: float
+    rows: float
+    starts: float
+    lives: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Figure:
+    """One measured number. ``per_second`` is a rate; otherwise ``value`` is a time in milliseconds. ``wanted`` 0 for none."""
+
+    name: str
+    value: float
+    per_second: bool = True
+    wanted: float = 0.0
+    note: str = ""
+
+    def ratio(self, raw: Raw) -> float:
+        """Return how many raw rows one of these costs; for a time, how many fsyncs it lasts."""
+        return raw.rows / self.value if self.per_second else self.value / (1_000 / raw.syncs)
+
+    def is_met(self, raw: Raw) -> bool:
+        """Say whether it is as good as wanted, by itself or for this machine's raw store."""
+        if not self.wanted:
+            return True
+        if self.per_second:
+            return self.value >= self.wanted * min(1.0, raw.rows / REFERENCE_ROWS)
+        return self.value <= self.wanted * max(1.0, REFERENCE_SYNCS / raw.syncs)
+
+    def line(self, raw: Raw) -> str:
+        """Return it as text."""
+        value = f"{self.value:>12,.0f}/s" if self.per_second else f"{self.value:>11,.2f} ms"
+        ratio = f"{self.ratio(raw):>9.1f} {'raw rows each' if self.per_second else 'fsyncs'}"
+        wanted = ""
+        if self.wanted:
+            sign = "≥" if self.per_second else "≤"
+            wanted = f"wanted {sign} {self.wanted:,g}: {'met' if self.is_met(raw) else 'MISSED'}"
+        return f"{self.name:<44}{value}{ratio:<26}{wanted:<28}{self.note}".rstrip()
+
+
+@contextmanager
+def fresh_store() -> Generator[str]:
+    """Give the address of a store that does not exist yet, in a folder that goes afterwards."""
+    with tempfile.TemporaryDirectory(prefix="outlast-bench-") as folder:
+        yield f"sqlite:///{Path(folder) / 'bench.db'}"
+
+
+@dataclass(slots=True)
+class Watch:
+    """Takes the time of ``count`` things, by the clock and by this process's own use of processors."""
+
+    began: float = field(default_factory=time.perf_counter)
+    spent: float = field(default_factory=time.process_time)
+
+    def figure(self, name: str, count: int, *, wanted: float = 0.0) -> Figure:
+        """Return how many a second, with what each took of a processor: that hardly depends on what else is running."""
+        seconds, used = time.perf_counter() - self.began, time.process_time() - self.spent
+        note = f"{used / count * 1e6:,.0f} us of processor each"
+        return Figure(name=name, value=count / seconds, wanted=wanted, note=note)
+
+
+def as_json(figures: list[Figure]) -> str:
+    """Return the figures for another process to read."""
+    return json.dumps([asdict(figure) for figure in figures])
+
+
+def from_json(text: str) -> list[Figure]:
+    """Return what ``as_json`` was given."""
+    return [Figure(**fields) for fields in json.loads(text)]
