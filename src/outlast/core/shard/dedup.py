@@ -7,6 +7,7 @@ entity itself remembers. Rows are for the others, and go by whole periods.
 from outlast.core.errors import Conflict
 from outlast.core.inputs import RunStatus, StartWorkflow
 from outlast.core.run import Run
+from outlast.core.shard.freshness import note
 from outlast.core.shard.state import Shard
 from outlast.core.writes import DedupRow
 
@@ -23,6 +24,7 @@ def keep(shard: Shard, namespace: str, scope: str, key: str, *, id: str, fingerp
     expires_at = shard.now + window
     row = DedupRow(namespace, scope, key, id, fingerprint, expires_at, expires_at // window + 1)
     shard.gather.dedup[namespace, scope, key] = row
+    note(shard, key)
     shard.dedup.pop((namespace, scope, key), None)
     shard.dedup[namespace, scope, key] = (row, shard.gather.number)
     shard.absent.pop(("dedup", namespace, scope, key), None)

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from outlast.core.inputs import TaskState
 from outlast.core.shard import holding, needs, offers
 from outlast.core.shard.admitted import Admitted
+from outlast.core.shard.freshness import is_fresh
 from outlast.core.shard.gather import run_of, task_of
 from outlast.core.shard.histories import flush_parked
 from outlast.core.shard.needs import Key
 from outlast.core.shard.outputs import Ask
+from outlast.core.shard.runs import MADE_ID
 from outlast.core.shard.state import Shard
 from outlast.core.task import Task
 from outlast.core.writes import (
@@ -68,12 +70,12 @@ def _known(shard: Shard, key: Key) -> bool:
     if key in shard.absent:
         return True
     if kind == "task":
-        return key[1] in shard.tasks
+        return key[1] in shard.tasks or is_fresh(shard, key[1])
     if kind == "run":
-        return key[1] in shard.runs
+        return key[1] in shard.runs or is_fresh(shard, key[1])
     if kind == "workflow":
-        return (key[1], key[2]) in shard.latest
-    return (key[1], key[2], key[3]) in shard.dedup
+        return (key[1], key[2]) in shard.latest or is_fresh(shard, key[2].removeprefix(MADE_ID))
+    return (key[1], key[2], key[3]) in shard.dedup or is_fresh(shard, key[3])
 
 
 def ask_keys(shard: Shard, loading: Loading) -> None:

@@ -3,6 +3,7 @@
 from outlast.core.inputs import TaskState
 from outlast.core.shard import timing
 from outlast.core.shard.fairness import order_key_of
+from outlast.core.shard.freshness import note
 from outlast.core.shard.state import Shard, TaskQueue
 from outlast.core.shard.window import Window
 from outlast.core.task import Task
@@ -15,6 +16,7 @@ def add(shard: Shard, task: Task, *, delay: int) -> None:
     shard.tasks[task.task_id] = task
     shard.absent.pop(("task", task.task_id), None)
     shard.count_task(task, None)
+    note(shard, task.task_id)
     for kind, at in ((TimerKind.TASK_START_BY, task.spec.start_by), (TimerKind.TASK_CLOSE_BY, task.spec.close_by)):
         if at:
             timing.set_timer(shard, task_timer(task, kind, at))

@@ -23,10 +23,12 @@ from outlast.core.inputs import (
 )
 from outlast.core.run import STATUS_OF, Closing, Run, outcome_of
 from outlast.core.shard import dedup, offers, tasks, timing, why
+from outlast.core.shard.freshness import note
 from outlast.core.shard.histories import append, drop_parked, flush_parked
 from outlast.core.shard.state import Shard, Waiter
 from outlast.core.writes import RunFixed, TimerKind, TimerRow
 
+MADE_ID = "w-"  # begins a workflow id that is made from the key of its start
 USER_TIMER = "/t:"  # parts the run id from the timer id in a row's id
 FAILED_STATUSES = frozenset({RunStatus.FAILED, RunStatus.CANCELED, RunStatus.TERMINATED, RunStatus.TIMED_OUT})
 
@@ -36,7 +38,7 @@ FAILED_STATUSES = frozenset({RunStatus.FAILED, RunStatus.CANCELED, RunStatus.TER
 
 def workflow_id_of(request: StartWorkflow) -> str:
     """Return the workflow id that a start is for: given, or made from its key."""
-    return request.workflow_id or f"w-{request.request_id}"
+    return request.workflow_id or f"{MADE_ID}{request.request_id}"
 
 
 def start(shard: Shard, request: StartWorkflow, *, namespace: str, principal: str) -> WorkflowStarted:
@@ -164,6 +166,7 @@ def _open(shard: Shard, event: e.WorkflowExecutionStarted, fixed: RunFixed, *, n
     shard.absent.pop(("workflow", namespace, workflow_id), None)
     shard.absent.pop(("run", run.run_id), None)
     shard.count_run(run, None)
+    note(shard, run.run_id, workflow_id.removeprefix(MADE_ID))
     run.record(shard.now, event)
     gather.touch_run(run)
     if fixed.run_timeout:

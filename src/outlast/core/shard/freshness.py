@@ -1,0 +1,35 @@
+"""Which ids cannot be in the store yet, so that no read is needed to know that they are new.
+
+Ids made by the SDK are UUIDv7 and grow with time. The shard keeps the highest rank among all that it has ever stored, in a
+counter that is written with them: an id above it was never stored. A client whose clock is ahead raises the mark; the
+others' ids are then looked up as before, which costs reads and nothing else. So do ids of any other shape.
+"""
+
+from typing import Final
+
+from outlast.core.shard.state import Shard
+
+COUNTER: Final = ("", "freshest")
+_LENGTH: Final = 36
+_DIGITS: Final = frozenset("0123456789abcdef-")
+
+
+def rank_of(name: str) -> int:
+    """Return the rank in time of a UUIDv7: its first 48 bits and the 12 behind the version; 0 for another shape."""
+    if len(name) != _LENGTH or name[14] != "7" or name[8] != "-" or not _DIGITS.issuperset(name):
+        return 0
+    digits = name[:8] + name[9:13] + name[15:18]
+    return 0 if "-" in digits else int(digits, 16)
+
+
+def is_fresh(shard: Shard, name: str) -> bool:
+    """Return whether nothing of this name can ever have been stored."""
+    return rank_of(name) > shard.counters.get(COUNTER, 0)
+
+
+def note(shard: Shard, *names: str) -> None:
+    """Raise the mark to the names that are being stored, in the commit that stores them."""
+    highest = max(map(rank_of, names))
+    if highest > shard.counters.get(COUNTER, 0):
+        shard.counters[COUNTER] = highest
+        shard.gather.counters[COUNTER] = highest
