@@ -120,9 +120,12 @@ class Cluster:
         self.clients = [self._client(n) for n in range(config.load.clients)]
 
     def mint(self, kind: str) -> str:
-        """Return a fresh id."""
+        """Return a fresh id: mostly as the SDK makes them, growing with time, and now and then of another shape."""
         self._minted += 1
-        return f"{kind}-{self._minted:05d}"
+        if self._minted % 7 == 0:
+            return f"{kind}-{self._minted:05d}"
+        milliseconds = f"{self.kernel.now // 1_000_000:012x}"
+        return f"{milliseconds[:8]}-{milliseconds[8:]}-7{self._minted % 4096:03x}-8000-{self._minted:012x}"
 
     def _node(self, n: int) -> Node:
         config, chance, log = self.config, self._chance, self.scene.log
