@@ -10,7 +10,7 @@ Nothing is patched and no module is imported twice. Two watches look only at cod
 
 A violation fails the turn even if the code catches it. Two ways around
 the call watch are known: C code that calls such a function itself (``map(…)`` over it), and, from Python 3.12 on, a call
-through a variable at a place that first called something else. What they lead to is found when the history is replayed.
+through a variable at a place that first ran outside workflow code. What they lead to is found when the history is replayed.
 """
 
 import _thread
@@ -24,6 +24,7 @@ import time
 import uuid
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any, Final, Protocol
 
@@ -239,10 +240,11 @@ def _install_monitoring() -> None:
     disable = monitoring.DISABLE
     missing = monitoring.MISSING
 
-    def on_call(_code: object, _offset: int, called: Any, first: Any) -> Any:
+    def on_call(code: CodeType, _offset: int, called: Any, first: Any) -> Any:
         name = getattr(called, "__name__", None)
         if name not in NAMES:
-            return disable
+            # A place in workflow code stays watched: it may call through a variable, and something else next time.
+            return None if CURRENT.get() is not None and _is_users(code.co_filename) else disable
         if CURRENT.get() is not None:
             owner = getattr(called, "__self__", None)
             if owner is None or owner is time:
@@ -256,6 +258,11 @@ def _install_monitoring() -> None:
 
 def _frame() -> FrameType | None:
     return sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+
+@lru_cache(maxsize=4096)
+def _is_users(file: str) -> bool:
+    return is_user_file(file)
 
 
 def _refuse(runtime: Any, what: str, place: str, remedy: str) -> None:
