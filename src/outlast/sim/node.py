@@ -6,6 +6,7 @@ time; answers leave in the order in which the core gives them; a core that steps
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from outlast.core.events import Timed
@@ -391,7 +392,7 @@ class Node:
             task = turns[n]
             self._disk.read_history(
                 self.process, task.run_id, task.first_event_id, task.started_event_id - 2,
-                lambda events, n=n, task=task: filled(n, task, events),
+                partial(filled, n, task),
             )  # fmt: skip
 
     def _take_back(self, ticket: Ticket, poll: Poll, work: Work) -> None:

@@ -249,7 +249,10 @@ class Interpreter:
 
     def _wait(self, name: str, timeout: int) -> Wait:
         timer_id = self._timer(timeout) if timeout else ""
-        here = lambda: any(signal.name == name for signal in self.signals)  # noqa: E731 - it is asked twice
+
+        def here() -> bool:
+            return any(signal.name == name for signal in self.signals)
+
         yield from self._until(lambda: here() or (timer_id != "" and self.timers[timer_id] == "fired"))
         if self._stops():
             return

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from outlast.core.commands import Command
 from outlast.core.events import Timed
@@ -350,7 +351,7 @@ class Worker:
                 )
                 self._caller.call(
                     namespace, Heartbeat(items=items, worker=self.name),
-                    lambda reply, alive=alive, namespace=namespace: self._beaten(namespace, alive, reply),
+                    partial(self._beaten, namespace, alive),
                     attempts_max=1, patience=SECOND,
                 )  # fmt: skip
         spans = [

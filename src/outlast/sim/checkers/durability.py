@@ -102,7 +102,8 @@ class Durability:
                         f"{reply.task_id}: {reply.state} attempt {reply.attempt}")  # fmt: skip
             case i.TaskOutcomeReply():
                 ended_task = self._scene.mirror.tasks.get(reply.task_id)
-                require(ended_task is not None and ended_task.state is reply.state and ended_task.state in TERMINAL, 1, "task_outcome_early",
+                is_so = ended_task is not None and ended_task.state is reply.state and ended_task.state in TERMINAL
+                require(is_so, 1, "task_outcome_early",
                         f"{reply.task_id}: {reply.state}")  # fmt: skip
                 self._scene.coverage.hit("await_answered")
             case _:
