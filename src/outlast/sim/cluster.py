@@ -212,7 +212,7 @@ class Cluster:
                 continue  # something of its own will move it
             for name in SIGNALS:
                 client.signal(row.workflow_id, name)
-        if mirror.open_runs:
+        if not self._over():  # a start that is on its way may still open one
             kernel.after(3 * SECOND, "closing time", self._close_up)
 
     def _drain(self) -> None:
