@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any, TypeVar, cast, get_args, get_type_hints
+from typing import Any, Final, TypeVar, cast, get_args, get_type_hints
 
 import msgspec
 
 from outlast.core.payload import Payload
 
 Value = TypeVar("Value")
+
+_FIELDS: Final[dict[type, tuple[str, ...]]] = {}
 
 
 @cache
@@ -18,21 +20,22 @@ def carriers(kind: type[msgspec.Struct]) -> tuple[str, ...]:
 
 
 def payloads_in(value: object) -> Iterator[Payload]:
-    """Yield every payload in ``value``: a struct, or tuples and mappings of them."""
+    """Yield every payload in ``value``: a struct, or tuples, lists and mappings of them."""
     stack = [value]
     while stack:
         item = stack.pop()
-        if isinstance(item, Payload):
-            yield item
-        elif isinstance(item, msgspec.Struct):
-            for name in carriers(type(item)):
+        kind = type(item)
+        if kind is Payload:
+            yield cast("Payload", item)
+        elif kind is tuple or kind is list:
+            stack.extend(cast("tuple[object, ...]", item))
+        elif kind is dict:
+            stack.extend(cast("dict[str, object]", item).values())
+        else:
+            for name in _fields_of(kind):
                 inner = getattr(item, name)
                 if inner:
                     stack.append(inner)
-        elif isinstance(item, tuple | list):
-            stack.extend(cast("tuple[object, ...]", item))
-        elif isinstance(item, dict):
-            stack.extend(cast("dict[str, object]", item).values())
 
 
 def with_payloads(value: Value, change: Callable[[Payload], Payload]) -> Value:
@@ -80,6 +83,13 @@ def _places(value: object, place: str) -> Iterator[tuple[str, Payload]]:
     elif isinstance(value, dict):
         for key, item in cast("dict[str, object]", value).items():
             yield from _places(item, f"{place}[{key!r}]")
+
+
+def _fields_of(kind: type) -> tuple[str, ...]:
+    fields = _FIELDS.get(kind)
+    if fields is None:
+        fields = _FIELDS[kind] = carriers(kind) if issubclass(kind, msgspec.Struct) else ()
+    return fields
 
 
 def _hints(kind: type[msgspec.Struct]) -> dict[str, Any]:

@@ -73,6 +73,8 @@ class Engine:
         self.entropy = entropy
         self._store = store
         self._blobs = blobs
+        # Most stores never see a payload that big: then nothing is looked through for references.
+        self._blobs_used = not getattr(blobs, "unused", False)
         self._namespaces = set(namespaces)
         self._config = config or ShardConfig()
         self._shell = Shell(
@@ -213,6 +215,7 @@ class Engine:
                 request = smaller
             else:
                 require_small_payloads(request)
+            self._blobs_used = True
             request = await put_away(request, self._blobs)
         except Refusal as refusal:
             ticket.settle(refused(refusal))
@@ -236,7 +239,7 @@ class Engine:
                 except Exception as error:  # noqa: BLE001 - the door: a caller must get an answer
                     self._not_filled(ticket, reply, letter, error)
                     return
-            if has_blobs(reply):
+            if self._blobs_used and has_blobs(reply):
                 self._spawn(self._fill(ticket, reply, letter), "payloads")
                 return
         self._settle(ticket, reply, letter)

@@ -15,6 +15,11 @@ class MemoryBlobs:
     def __init__(self) -> None:
         self._data: dict[str, bytes] = {}
 
+    @property
+    def unused(self) -> bool:
+        """Whether there is no blob."""
+        return not self._data
+
     async def put(self, digest: str, data: bytes) -> None:
         """Keep ``data``."""
         self._data[digest] = data
@@ -31,6 +36,11 @@ class FolderBlobs:
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
+
+    @property
+    def unused(self) -> bool:
+        """Whether there has never been a blob."""
+        return not self._folder.exists()
 
     async def put(self, digest: str, data: bytes) -> None:
         """Keep ``data``; it is on the disk when this returns. Raises StoreError when it cannot be."""
