@@ -1,6 +1,7 @@
 """``App``: what holds a program's tasks and workflows, and starts an engine and a worker for them in this process."""
 
 import asyncio
+import atexit
 import functools
 import logging
 import os
@@ -10,7 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from types import FrameType, ModuleType, TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack, overload
 
-from outlast.core.errors import Invalid
+from outlast.core.errors import Invalid, Refusal
 from outlast.protocol.transport import Transport
 from outlast.sdk.client import Client
 from outlast.sdk.context import TaskContext
@@ -18,8 +19,8 @@ from outlast.sdk.converter import Converter
 from outlast.sdk.durations import Duration, seconds_of
 from outlast.sdk.engine import RunningEngine, StartEngine, find_engine, place_beside
 from outlast.sdk.handle import TaskHandle, WorkflowHandle
+from outlast.sdk.importing import refuse_start_at_import, user_place
 from outlast.sdk.include import Includes
-from outlast.sdk.loading import refuse_start_at_import, user_place
 from outlast.sdk.misuse import NotStarted, UnknownOption
 from outlast.sdk.options import TaskDeclaration, WorkflowDeclaration
 from outlast.sdk.portal import Portal
@@ -295,6 +296,7 @@ class App:
                 "wrong_namespace", f"The engine serves {transport.namespace!r}, the app is for {self.namespace!r}."
             )
         self._client = Client(transport, self.converter, portal)
+        atexit.register(self._close_at_exit)
 
     def _start_worker(self, options: WorkerOptions) -> None:
         assert self._client is not None
@@ -303,7 +305,15 @@ class App:
         worker.start()
         self._worker = worker
 
+    def _close_at_exit(self) -> None:
+        """Close what a program left open: connections of a client, or an app that was started and never stopped."""
+        try:
+            self._close()
+        except (Refusal, RuntimeError, TimeoutError) as error:
+            LOGGER.warning("not_closed error=%s", error)
+
     def _close(self) -> None:
+        atexit.unregister(self._close_at_exit)
         worker, portal, client, engine = self._worker, self._portal, self._client, self._engine
         self._worker = self._portal = self._client = self._engine = None
         try:

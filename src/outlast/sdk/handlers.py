@@ -45,7 +45,9 @@ RETURN_TIMEOUT: Final = 2.0
 LAST_BREATH: Final = 0.2  # seconds for coroutines that were cancelled at a stop to tidy up
 PAUSE_FIRST: Final = 0.05
 PAUSE_MAX: Final = 5.0
-GONE: Final = frozenset({"lease_lost", "already_completed", "task_not_found", "task_closed"})
+TOO_MUCH: Final = frozenset({
+    "payload_too_large", "body_too_large", "invalid_request", "malformed_body", "unsupported_encoding", "limit_exceeded",
+})  # fmt: skip
 
 
 class Slots:
@@ -283,9 +285,6 @@ class Handlers:
         for attempt, refused in zip(attempts, reply.items, strict=True):
             if refused is None:
                 self._forget(attempt)
-            elif refused.code in GONE:
-                LOGGER.warning("outcome_refused task=%s code=%s fact=%s", attempt.name, refused.code, refused.fact)
-                self._forget(attempt)
             elif refused.retryable:
                 self._completions.put([attempt])
             else:
@@ -301,13 +300,14 @@ class Handlers:
         await self._complete(attempts[half:])
 
     def _replace(self, attempt: Attempt, code: str, fact: str) -> None:
-        if isinstance(attempt.outcome, TaskSucceeded):
+        """The outcome was refused for good: say so in its place if it is at fault, else the lease was lost."""
+        if isinstance(attempt.outcome, TaskSucceeded) and code in TOO_MUCH:
             attempt.outcome = too_large(code, fact)
             if attempt.context is not None:
                 attempt.context.drop_details()
             self._completions.put([attempt])
             return
-        LOGGER.error("outcome_refused task=%s code=%s fact=%s", attempt.name, code, fact)
+        LOGGER.warning("outcome_refused task=%s code=%s fact=%s", attempt.name, code, fact)
         self._forget(attempt)
 
     async def _answered(self, request: Begin | CompleteTasks) -> Any:

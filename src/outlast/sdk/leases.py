@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from outlast.core.errors import Refusal
 from outlast.core.inputs import Heartbeat, HeartbeatItem, HeartbeatReply, TaskToken
-from outlast.core.limits import BATCH_ITEMS_MAX
+from outlast.core.limits import BATCH_ITEMS_MAX, REQUEST_BYTES_MAX
 from outlast.protocol.transport import Transport
 from outlast.sdk.attempt import BEATS_PER_LEASE, Attempt
 from outlast.sdk.pool import CoroutinePool
@@ -77,8 +77,8 @@ class Leases:
             now = time.monotonic()
             self._look_after(now)
             due = [attempt for attempt in self._attempts.values() if _due_at(attempt) <= now]
-            for start in range(0, len(due), BATCH_ITEMS_MAX):
-                await self._beat(due[start : start + BATCH_ITEMS_MAX])
+            for batch in _batches(due):
+                await self._beat(batch)
             await asyncio.sleep(PAUSE_MIN)
             self._wanted.clear()
             now = time.monotonic()
@@ -154,6 +154,21 @@ class Leases:
                 stuck,
                 stack,
             )
+
+
+def _batches(attempts: list[Attempt]) -> list[list[Attempt]]:
+    """Return ``attempts`` in parts that go in one request each, by number and by the size of what handlers said."""
+    batches: list[list[Attempt]] = []
+    room = 0
+    for attempt in attempts:
+        details = attempt.details
+        size = 100 if details is None or not attempt.said else 100 + len(details.data)
+        if not batches or len(batches[-1]) >= BATCH_ITEMS_MAX or size > room:
+            batches.append([])
+            room = REQUEST_BYTES_MAX // 2
+        batches[-1].append(attempt)
+        room -= size
+    return batches
 
 
 def _due_at(attempt: Attempt) -> float:

@@ -1,65 +1,27 @@
-"""Finds the app in a module that a command names, and guards against apps that start while they are imported."""
+"""Finds the app in a module that a command names."""
 
 import importlib
 import importlib.util
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType, ModuleType
-from typing import TYPE_CHECKING, Final
+from types import ModuleType
 
+from outlast.sdk.app import App
+from outlast.sdk.importing import importing
 from outlast.sdk.misuse import Misuse, StartedAtImport
-
-if TYPE_CHECKING:
-    from outlast.sdk.app import App
-
-_IMPORTING: Final[list[str]] = []
 
 
 class CannotLoad(Misuse):
     """There is no app to be had from what was named."""
 
 
-@contextmanager
-def importing(name: str) -> Generator[None]:
-    """While this holds, an app that starts is refused: the module ``name`` is only asked for its declarations."""
-    _IMPORTING.append(name)
-    try:
-        yield
-    finally:
-        _IMPORTING.pop()
-
-
-def user_place() -> tuple[str, int]:
-    """Return file and line of the innermost code that is not ours; an empty file when there is none."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - cheaper than inspect  # pyright: ignore[reportPrivateUsage]
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("outlast."):
-        frame = frame.f_back
-    return ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
-
-
-def refuse_start_at_import() -> None:
-    """Raise StartedAtImport, naming where user code starts its app, if a module is being imported for its declarations."""
-    if not _IMPORTING:
-        return
-    file, line = user_place()
-    raise StartedAtImport(
-        "started_at_import",
-        f"{file}:{line} starts an app while {_IMPORTING[-1]} is being imported for its tasks and workflows.",
-        remedy='Put what starts it under:  if __name__ == "__main__":',
-    )
-
-
-def load_app(target: str) -> "App":
+def load_app(target: str) -> App:
     """Return the app that ``target`` names: "app.py", "package.module", either with ":name" of the app in it.
 
     Raises:
         CannotLoad: there is no such module, it raises, or it has no app, or several and none was named.
         StartedAtImport: it starts an app while it is imported.
     """
-    from outlast.sdk.app import App  # noqa: PLC0415 - app.py takes the guard from here
-
     module_name, _, attribute = target.partition(":")
     module = _load_module(module_name)
     if attribute:
@@ -81,8 +43,6 @@ def load_app(target: str) -> "App":
 
 
 def _names(module: ModuleType) -> str:
-    from outlast.sdk.app import App  # noqa: PLC0415 - as above
-
     names = [name for name, value in vars(module).items() if isinstance(value, App)]
     return f"It has: {', '.join(names)}." if names else "It has none; write `app = App()` in it."
 

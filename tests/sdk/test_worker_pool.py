@@ -1,0 +1,138 @@
+"""Work for threads: nothing is lost, nothing is done twice, nobody sleeps beside work."""
+
+import asyncio
+import threading
+
+import pytest
+
+from outlast.sdk.backlog import Backlog
+from outlast.sdk.batching import Sender
+from outlast.sdk.portal import Portal
+
+
+def test_every_item_is_taken_once_whichever_thread_is_free() -> None:
+    backlog: Backlog[int | None] = Backlog()
+    taken: list[int] = []
+
+    def work() -> None:
+        while (item := backlog.take()) is not None:
+            taken.append(item)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for start in range(0, 20_000, 50):
+        backlog.put(range(start, start + 50))
+    backlog.put([None] * len(threads))
+    for thread in threads:
+        thread.join(10)
+
+    assert sorted(taken) == list(range(20_000))
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_an_item_behind_one_that_blocks_is_taken_by_another_thread() -> None:
+    backlog: Backlog[str] = Backlog()
+    gate, reached = threading.Event(), threading.Event()
+
+    def work() -> None:
+        for _ in range(2):
+            item = backlog.take()
+            if item == "block":
+                gate.wait(10)
+            elif item == "reach":
+                reached.set()
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    backlog.put(["block", "reach"])
+
+    assert reached.wait(5)
+    gate.set()
+    backlog.put(["end", "end"])
+    for thread in threads:
+        thread.join(5)
+
+
+def test_items_that_arrive_during_a_call_go_together_in_the_next() -> None:
+    batches: list[list[int]] = []
+
+    async def main() -> None:
+        async def send(items: list[int]) -> None:
+            batches.append(items)
+            if len(batches) == 1:
+                sender.put([2, 3])
+                sender.put([4])
+            await asyncio.sleep(0)
+
+        sender = Sender(send, items_max=100)
+        sender.put([1])
+        running = asyncio.create_task(sender.run())
+        await sender.drained()
+        running.cancel()
+
+    asyncio.run(main())
+
+    assert batches == [[1], [2, 3, 4]]
+
+
+def test_a_batch_is_bounded_by_number_and_by_size() -> None:
+    batches: list[list[int]] = []
+
+    async def main() -> None:
+        async def send(items: list[int]) -> None:
+            batches.append(items)
+
+        sender = Sender(send, items_max=3, bytes_max=10, size=lambda item: item)
+        sender.put([1, 1, 1, 1, 9, 9, 20, 1])
+        running = asyncio.create_task(sender.run())
+        await sender.drained()
+        running.cancel()
+
+    asyncio.run(main())
+
+    assert batches == [[1, 1, 1], [1, 9], [9], [20], [1]]
+
+
+def test_items_of_a_call_that_failed_are_sent_again_first() -> None:
+    batches: list[list[int]] = []
+
+    async def main() -> None:
+        async def send(items: list[int]) -> None:
+            batches.append(items)
+            if len(batches) == 1:
+                sender.put([3])
+                raise RuntimeError("lost")
+
+        sender = Sender(send, items_max=100)
+        sender.put([1, 2])
+        with pytest.raises(RuntimeError):
+            await sender.run()
+        running = asyncio.create_task(sender.run())
+        await sender.drained()
+        running.cancel()
+
+    asyncio.run(main())
+
+    assert batches == [[1, 2], [1, 2, 3]]
+
+
+def test_a_portal_ends_what_still_runs_on_it() -> None:
+    portal = Portal("outlast-test")
+    ended: list[str] = []
+    begun = threading.Event()
+
+    async def wait() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append("cancelled")
+
+    portal.submit(wait())
+    assert begun.wait(5)
+    portal.close()
+
+    assert ended == ["cancelled"]
+    assert not portal.thread.is_alive()
