@@ -24,6 +24,11 @@ def b(number: int = 0) -> int:
     return number
 
 
+@task
+def spell(word: str) -> int:
+    return len(word)
+
+
 async def first_a() -> int:
     await a.execute(1)
     await b.execute(2)
@@ -161,8 +166,8 @@ def test_code_in_another_order_is_found_before_anything_is_executed() -> None:
 
     error = caught.value
     assert error.event_id == 5
-    assert error.recorded == "a(…), activity 1"
-    assert error.replayed == "b(…), activity 1"
+    assert error.recorded == "a(1), activity 1"
+    assert error.replayed == "b(1), activity 1"
     assert error.place.startswith(f"{__file__}:")
     assert "order-7 and its code disagree at event 5" in str(error)
     assert "build v1" in str(error)
@@ -188,6 +193,40 @@ def test_code_that_asks_for_more_than_its_history_is_found() -> None:
 
     with pytest.raises(Nondeterminism, match="nothing more in this turn"):
         advance(stage, a_and_more)
+
+
+def test_the_same_activities_in_another_order_are_found() -> None:
+    order = ["alpha", "beta", "gamma"]
+
+    async def over_a_set() -> None:
+        await asyncio.gather(*(spell.execute(word) for word in order))
+
+    stage = Stage().start(over_a_set)
+    stage.turn()
+    stage.complete("1", 1)
+    stage._show_pair()
+    order.reverse()
+
+    with pytest.raises(Nondeterminism) as caught:
+        advance(stage, over_a_set)
+
+    assert caught.value.recorded == 'spell("alpha"), activity 1'
+    assert caught.value.replayed == 'spell("gamma"), activity 1'
+
+
+def test_other_arguments_are_no_disagreement() -> None:
+    words = ["alpha", "beta"]
+
+    async def with_words() -> None:
+        await asyncio.gather(*(spell.execute(word) for word in words))
+
+    stage = Stage().start(with_words)
+    stage.turn()
+    stage.complete("1", 1)
+    stage._show_pair()
+    words[0] = "omega"
+
+    assert advance(stage, with_words).commands == ()
 
 
 def test_code_as_it_was_goes_on() -> None:

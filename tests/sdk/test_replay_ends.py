@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import sys
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,6 +128,21 @@ async def returns_a_set() -> object:
     return {1, 2}
 
 
+async def exits() -> None:
+    sys.exit(3)
+
+
+async def many_generators() -> int:
+    async def one() -> AsyncIterator[int]:
+        yield 1
+
+    total = 0
+    for _ in range(2000):
+        async for number in one():
+            total += number
+    return total
+
+
 async def groups(order: Order) -> str:
     async with asyncio.TaskGroup() as group:
         group.create_task(charge.execute(order.id))
@@ -247,6 +264,20 @@ def test_a_result_that_cannot_be_written_holds_the_run(stage: Stage) -> None:
 
     with pytest.raises(WorkflowTaskFailure, match="result is a set"):
         stage.turn()
+
+
+def test_an_exit_in_workflow_code_ends_the_run_and_not_the_worker(stage: Stage) -> None:
+    stage.start(exits).turn()
+
+    assert stage.result.type == "SystemExit"
+
+
+def test_generators_that_have_ended_are_let_go(stage: Stage) -> None:
+    stage.start(many_generators).turn()
+
+    assert stage.result == 2000
+    assert stage.run is not None
+    assert len(stage.run.loop._generators) <= 512
 
 
 def test_one_failure_in_a_group_cancels_the_other_and_fails_the_run(stage: Stage) -> None:

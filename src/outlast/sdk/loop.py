@@ -21,7 +21,7 @@ from outlast.sdk.errors import SandboxViolation
 
 AS_COMPLETED_CODE: Final[CodeType] = asyncio.as_completed.__code__
 YIELDS_MAX: Final = 100  # of clean-up code in a run that is disposed of
-PRUNE_FROM: Final = 256  # tasks held before finished ones are let go
+PRUNE_FROM: Final = 256  # tasks, or generators, held before finished ones are let go
 
 
 # From Python 3.12 on; before, tasks of two loops on one thread do not know of each other.
@@ -139,6 +139,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self._closed = False
         self._prune_at = PRUNE_FROM
         self._generators: list[Any] = []
+        self._keep_at = PRUNE_FROM
 
     # What asyncio asks for.
 
@@ -240,6 +241,9 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         # Held until the run is closed: a collector that ends a generator at a moment of its own choosing would make
         # the order of commands depend on it.
         self._generators.append(generator)
+        if len(self._generators) > self._keep_at:
+            self._generators = [kept for kept in self._generators if kept.ag_frame is not None]
+            self._keep_at = 2 * len(self._generators) + PRUNE_FROM
 
     def dispose(self) -> None:
         """End all tasks without a word. What their ``finally`` blocks ask for is refused by the closed run."""

@@ -1,12 +1,14 @@
 """Whether the commands that code issued are those that its history has, and what to say when they are not."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from outlast.core import commands, events
-from outlast.core.payload import Payload
+from outlast.core.commands import ScheduleActivity
+from outlast.core.payload import Payload, Payloads
 from outlast.sdk.errors import Nondeterminism
 
+SHOWN_MAX: Final = 60  # characters of an activity's arguments in an error
 PATCH: Final = "patch"
 REMEDY: Final = (
     "Nothing new was executed; the run is held. Choose one: deploy the code that made this history; "
@@ -56,6 +58,23 @@ def optional(event: Any) -> bool:
     return type(event) is events.MarkerRecorded and event.marker_name == PATCH and "deprecated" in (event.details or {})
 
 
+def reordered(pairs: Sequence[tuple[ScheduleActivity, Recorded]]) -> tuple[ScheduleActivity, Recorded] | None:
+    """Return the first activity of a turn that got another's arguments: the code started the same ones in another order.
+
+    Arguments that are merely different are no disagreement: code may come to pass more or other ones.
+    """
+    moved = [(command, entry) for command, entry in pairs if command.input != entry[1].input]
+    if not moved:
+        return None
+    now = sorted([_identity(command) for command, _ in moved])
+    then = sorted([_identity(entry[1]) for _, entry in moved])
+    return moved[0] if now == then else None
+
+
+def _identity(item: Any) -> tuple[str, tuple[bytes, ...]]:
+    return item.activity_type, tuple(payload.data for payload in item.input)
+
+
 def disagreement(
     *, workflow_id: str, build: str, recorded: Recorded | None, command: Any, event_id: int, place: str
 ) -> Nondeterminism:
@@ -85,7 +104,17 @@ def told(item: Any) -> str:
 
 
 def _activity(item: Any) -> str:
-    return f"{item.activity_type}(…), activity {item.activity_id}"
+    return f"{item.activity_type}({_shown(item.input)}), activity {item.activity_id}"
+
+
+def _shown(payloads: Payloads) -> str:
+    """Return arguments for people: what is plain JSON, and no more of it than tells one call from another."""
+    texts = [
+        payload.data[:SHOWN_MAX].decode("utf-8", "replace") if payload.encoding == "json/plain" else "…"
+        for payload in payloads[:3]
+    ]
+    text = ", ".join(texts)
+    return text if len(text) < SHOWN_MAX else text[:SHOWN_MAX] + "…"
 
 
 def _timer(item: Any) -> str:

@@ -20,7 +20,7 @@ from outlast.sdk.definition import WorkflowDefinition
 from outlast.sdk.errors import HistoryGap, HoldsRun, Nondeterminism
 from outlast.sdk.failures import exception_of, failure_of
 from outlast.sdk.loop import Abandoned, Task, TimerHandle
-from outlast.sdk.matching import COMMAND_EVENTS, Recorded, disagreement, optional, same
+from outlast.sdk.matching import COMMAND_EVENTS, Recorded, disagreement, optional, reordered, same
 from outlast.sdk.operations import ActivityFuture, Received
 from outlast.sdk.outcome import closing_command, turn_failure
 from outlast.sdk.places import places_of
@@ -261,7 +261,7 @@ class WorkflowRun(Verbs):
             if not optional(left[1]):
                 raise self._disagreement(-1, None, left, first)
         if self.scheduled:
-            self._open_recorded(recorded)
+            self._open_recorded(issued, recorded, first)
 
     def _same(self, command: commands.Command, event: Any) -> bool:
         target = 0
@@ -269,12 +269,24 @@ class WorkflowRun(Verbs):
             target = self.canceled.get(command.activity_id, 0)
         return same(command, event, target)
 
-    def _open_recorded(self, recorded: list[Recorded]) -> None:
-        ids = {
-            event.activity_id: event_id for event_id, event in recorded if type(event) is events.ActivityTaskScheduled
+    def _open_recorded(self, issued: list[commands.Command], recorded: list[Recorded], first: int) -> None:
+        entries = {
+            event.activity_id: (event_id, event)
+            for event_id, event in recorded
+            if type(event) is events.ActivityTaskScheduled
         }
         for future in self.scheduled:
-            self._opened(future, ids[future.activity_id])
+            self._opened(future, entries[future.activity_id][0])
+        if len(self.scheduled) > 1:
+            pairs = [
+                (command, entries[command.activity_id])
+                for command in issued
+                if type(command) is commands.ScheduleActivity
+            ]
+            swapped = reordered(pairs)
+            if swapped is not None:
+                command, entry = swapped
+                raise self._disagreement(issued.index(command), command, entry, first)
 
     def _disagreement(self, index: int, command: Any, recorded: Recorded | None, first: int) -> Nondeterminism:
         place = self._traced[index] if self._traced and 0 <= index < len(self._traced) else ""
