@@ -130,7 +130,8 @@ def settings_page() -> str:
     ]
     for row in TABLE:
         default = f"`{row.default}`" if row.default else ""
-        lines.append(f"| {row.name} | `{row.flag}` | `{row.env}` | {default} | {row.sentence} |\n")
+        flag = f"`{row.flag}`" if row.flag else ""
+        lines.append(f"| {row.name} | {flag} | `{row.env}` | {default} | {row.sentence} |\n")
     return "".join(lines)
 
 

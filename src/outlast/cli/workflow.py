@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import time
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 import uuid_utils
@@ -186,10 +186,11 @@ def _fields(event: Event) -> str:
     return " ".join(told)
 
 
-def _short(value: Any) -> str:
-    if isinstance(value, tuple) and value and isinstance(value[0], Payload):
-        return "[" + ", ".join(_payload(item) for item in value) + "]"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    text: str = repr(value)
+def _short(value: object) -> str:
+    items = cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
+    if items and isinstance(items[0], Payload):
+        return "[" + ", ".join(_payload(item) for item in items if isinstance(item, Payload)) + "]"
+    text = repr(cast("object", value))
     return text if len(text) <= 60 else text[:57] + "…"  # noqa: PLR2004 - a line of a terminal
 
 

@@ -84,7 +84,7 @@ class Engine:
             observer=observer or NobodyWatches(),
             owner=owner,
             release=self._release,
-            reopened=lambda: self.on_reopen(),
+            reopened=self._reopened,
         )
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -278,6 +278,9 @@ class Engine:
                     code="internal", fact="The answer cannot be read from the store.", remedy="See the engine's log."
                 )
             )
+
+    def _reopened(self) -> None:
+        self.on_reopen()
 
     # --- odds ---------------------------------------------------------------------------------------------------------
 

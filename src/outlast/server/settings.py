@@ -18,7 +18,7 @@ DEFAULT_LISTEN: Final = "127.0.0.1:7070"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One row of the table."""
+    """One row of the table; ``flag`` is empty where there is only the environment variable."""
 
     name: str
     flag: str
@@ -35,10 +35,8 @@ TABLE: Final = (
     ),
     Setting("namespaces", "--namespaces", "OUTLAST_NAMESPACES", "default", "The namespaces there are, by commas."),
     Setting("announce_file", "--announce-file", "OUTLAST_ANNOUNCE_FILE", "", "A file the address is written to."),
-    Setting("token", "--token", "OUTLAST_TOKEN", "", "Bearer token that callers must show.", secret=True),
-    Setting(
-        "clock_offset_file", "--clock-offset-file", "OUTLAST_CLOCK_OFFSET_FILE", "", "Nanoseconds to shift by; tests."
-    ),
+    Setting("token", "", "OUTLAST_TOKEN", "", "Bearer token that callers must show.", secret=True),
+    Setting("clock_offset_file", "", "OUTLAST_CLOCK_OFFSET_FILE", "", "Nanoseconds to shift by; tests."),
     Setting("task_lease", "--task-lease", "OUTLAST_TASK_LEASE", "30s", "How long a task stays with a silent worker."),
     Setting("server", "--server", "OUTLAST_SERVER", "", "Address of a server, for commands that are clients."),
 )
