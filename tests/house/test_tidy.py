@@ -29,14 +29,14 @@ BANNED = {
     "journal": "history",
 }
 # The undo journal of an input is the core's own; SQLite calls its log a journal.
-JOURNAL_HOMES = ("src/outlast/core/", "src/outlast/store/sqlite/", "tests/core/", "tests/store/")
+UNDO_HOMES = ("src/outlast/core/", "src/outlast/store/sqlite/", "tests/core/", "tests/store/")
 # What says nothing about what is in it.
 BANNED_MODULES = {"utils", "util", "common", "helpers", "helper", "misc", "manager", "service"}
 
 
 def is_banned(path: Path, word: str, name: str) -> bool:
     """Say whether ``word`` has no place in ``name``."""
-    if word == "journal" and str(path).startswith(JOURNAL_HOMES):
+    if word == "journal" and str(path).startswith(UNDO_HOMES):
         return False
     if word in {"execution", "executions"} and "workflow" in words_of(name):
         return False  # the field's names of events and codes: WorkflowExecutionStarted
