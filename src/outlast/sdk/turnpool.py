@@ -23,7 +23,7 @@ LOOK_AGAIN: Final = 0.1
 LEAKED_MAX: Final = 64  # beyond it stuck threads are not replaced: each holds memory for good
 
 
-class Job:
+class TurnInHand:
     """One turn: the task, the run it goes on with (or None to build one), and what came of it."""
 
     __slots__ = (
@@ -90,13 +90,13 @@ class Job:
 class TurnPool:
     """Begins with one thread, since turns are short and share one interpreter; adds some while turns wait."""
 
-    def __init__(self, finished: deque[Job], hands: Hands) -> None:
+    def __init__(self, finished: deque[TurnInHand], hands: Hands) -> None:
         self.leaked = 0
         self.look_again = LOOK_AGAIN
         self._finished = finished
         self._hands = hands
-        self._backlog: Backlog[Job | WorkflowRun | None] = Backlog()
-        self._waiting: dict[int, Job] = {}  # submitted and not ended, by id()
+        self._backlog: Backlog[TurnInHand | WorkflowRun | None] = Backlog()
+        self._waiting: dict[int, TurnInHand] = {}  # submitted and not ended, by id()
         self._counting = threading.Lock()
         self._threads = 0  # that are not stuck
         self._crowded_since = 0.0
@@ -106,11 +106,11 @@ class TurnPool:
         """Whether a turn waits or is executed."""
         return bool(self._waiting)
 
-    def submit(self, jobs: Sequence[Job]) -> None:
-        """Have ``jobs`` executed. From the worker's loop."""
-        for job in jobs:
-            self._waiting[id(job)] = job
-        self._backlog.put(jobs)
+    def submit(self, items: Sequence[TurnInHand]) -> None:
+        """Have ``items`` executed. From the worker's loop."""
+        for item in items:
+            self._waiting[id(item)] = item
+        self._backlog.put(items)
         if not self._threads:
             self._add_thread()
 
@@ -120,30 +120,30 @@ class TurnPool:
         if not self._threads:
             self._add_thread()
 
-    def take_unstarted(self) -> list[Job]:
-        """Return the jobs that have not begun, which will not begin any more."""
-        jobs = [job for job in list(self._waiting.values()) if job.claim()]
-        for job in jobs:
-            self._waiting.pop(id(job), None)
-            if job.run is not None:
-                self._backlog.put((job.run,))
-        return jobs
+    def take_unstarted(self) -> list[TurnInHand]:
+        """Return the items that have not begun, which will not begin any more."""
+        items = [item for item in list(self._waiting.values()) if item.claim()]
+        for item in items:
+            self._waiting.pop(id(item), None)
+            if item.run is not None:
+                self._backlog.put((item.run,))
+        return items
 
-    def give_up_stuck(self, now: float) -> list[tuple[Job, str]]:
+    def give_up_stuck(self, now: float) -> list[tuple[TurnInHand, str]]:
         """Return the turns that have run out of time with the stacks of their threads, and replace the threads."""
-        stuck: list[tuple[Job, str]] = []
+        stuck: list[tuple[TurnInHand, str]] = []
         running = 0
         waiting = False
-        for job in list(self._waiting.values()):
-            if not job.started_at:
+        for item in list(self._waiting.values()):
+            if not item.started_at:
                 waiting = True
-            elif now - job.started_at <= job.limit:
+            elif now - item.started_at <= item.limit:
                 running += 1
-            elif job.settle():
-                self._waiting.pop(id(job), None)
-                stuck.append((job, _stack_of(job.thread)))
-                if job.run is not None:
-                    job.run.abandon()  # code that only loops over awaits lets go of its thread then
+            elif item.settle():
+                self._waiting.pop(id(item), None)
+                stuck.append((item, _stack_of(item.thread)))
+                if item.run is not None:
+                    item.run.abandon()  # code that only loops over awaits lets go of its thread then
                 with self._counting:
                     self.leaked += 1
                     self._threads -= 1

@@ -40,7 +40,7 @@ from outlast.sdk.pause import Pause
 from outlast.sdk.pool import Hands
 from outlast.sdk.registry import Registry
 from outlast.sdk.replay import WorkflowRun
-from outlast.sdk.turnpool import Job, TurnPool
+from outlast.sdk.turnpool import TurnInHand, TurnPool
 
 LOGGER: Final = logging.getLogger("outlast.worker")
 
@@ -104,7 +104,7 @@ class Turns:
             str, deque[WorkflowTask]
         ] = {}  # runs whose last answer is under way, and what came meanwhile
         self._reading: set[asyncio.Task[None]] = set()
-        self._finished: deque[Job] = deque()
+        self._finished: deque[TurnInHand] = deque()
         self._pool = TurnPool(self._finished, Hands(loop, self._collect))
         self._answers = Sender(
             self._answer, items_max=BATCH_ITEMS_MAX, bytes_max=REQUEST_BYTES_MAX // 2, size=lambda answer: answer.size
@@ -151,13 +151,13 @@ class Turns:
             else:
                 # The engine has taken the last answer, or this task would not be here; its reply is about to come in.
                 waiting.append(task)
-        self._pool.submit([job for task in ready if (job := self._begin(task)) is not None])
+        self._pool.submit([item for task in ready if (item := self._begin(task)) is not None])
 
     def take_unstarted(self) -> list[WorkflowToken]:
         """Return the tokens of what has not begun, which will not begin any more."""
         tokens: list[WorkflowToken] = []
-        for job in self._pool.take_unstarted():
-            tokens.append(job.task.token)
+        for item in self._pool.take_unstarted():
+            tokens.append(item.task.token)
             self._release()
         for waiting in self._saying.values():
             tokens += [task.token for task in waiting]
@@ -179,7 +179,7 @@ class Turns:
             self._pool.close_run(self._cache.popitem()[1].run)
         self._pool.close()
 
-    def _begin(self, task: WorkflowTask) -> Job | None:
+    def _begin(self, task: WorkflowTask) -> TurnInHand | None:
         """Return what is to be executed for ``task``; None while its history is read first, or if it goes back."""
         definition = self._registry.workflow(task.type)
         if definition is None:
@@ -200,11 +200,11 @@ class Turns:
         elif task.next_event_id_to_read > 0:
             self._spawn(self._read(task, from_event_id=task.first_event_id, run=None if cached is None else cached.run))
         else:
-            return self._job(task, definition, None if cached is None else cached.run)
+            return self._in_hand(task, definition, None if cached is None else cached.run)
         return None
 
-    def _job(self, task: WorkflowTask, definition: WorkflowDefinition, run: WorkflowRun | None) -> Job:
-        return Job(task, definition, self._converter, run, namespace=self._transport.namespace)
+    def _in_hand(self, task: WorkflowTask, definition: WorkflowDefinition, run: WorkflowRun | None) -> TurnInHand:
+        return TurnInHand(task, definition, self._converter, run, namespace=self._transport.namespace)
 
     async def _read(self, task: WorkflowTask, *, from_event_id: int, run: WorkflowRun | None = None) -> None:
         """Complete the events of ``task`` from its history, then have it executed."""
@@ -223,26 +223,26 @@ class Turns:
             return
         definition = self._registry.workflow(task.type)
         if definition is not None:
-            self._pool.submit([self._job(whole, definition, run)])
+            self._pool.submit([self._in_hand(whole, definition, run)])
 
     def _collect(self) -> None:
         answers: list[Answer] = []
         while self._finished:
-            job = self._finished.popleft()
-            if isinstance(job.error, HistoryGap) and job.task.first_event_id > 1:
-                if job.run is not None:
-                    self._pool.close_run(job.run)
-                self._spawn(self._read(job.task, from_event_id=1))  # once: the whole history begins with event 1
+            item = self._finished.popleft()
+            if isinstance(item.error, HistoryGap) and item.task.first_event_id > 1:
+                if item.run is not None:
+                    self._pool.close_run(item.run)
+                self._spawn(self._read(item.task, from_event_id=1))  # once: the whole history begins with event 1
                 continue
-            answers.append(self._answer_to(job))
+            answers.append(self._answer_to(item))
             self._release()
         for answer in answers:
             self._saying.setdefault(answer.item.token.run_id, deque())
         self._answers.put(answers)
 
-    def _answer_to(self, job: Job) -> Answer:
-        task = job.task
-        turn = job.turn
+    def _answer_to(self, item: TurnInHand) -> Answer:
+        task = item.task
+        turn = item.turn
         if turn is not None:
             keep = not turn.closed and self._may_keep()
             done = WorkflowTaskDone(
@@ -254,14 +254,14 @@ class Turns:
                 sdk=SDK,
                 places=turn.places,
             )
-            return Answer(done, job.run, keep, LARGE_ITEM + sum(map(_size, turn.commands)))
-        error = job.error or AssertionError("a turn ended with neither commands nor an error")
+            return Answer(done, item.run, keep, LARGE_ITEM + sum(map(_size, turn.commands)))
+        error = item.error or AssertionError("a turn ended with neither commands nor an error")
         cause = error.cause if isinstance(error, HoldsRun) else "workflow_worker_unhandled_failure"
         failure = error.failure if isinstance(error, WorkflowTaskFailure) else recorded(error)
         LOGGER.warning(
             "workflow_task_failed workflow=%s run=%s cause=%s error=%s", task.workflow_id, task.run_id, cause, error
         )
-        return self._not_done(task, cause, failure, job.run)
+        return self._not_done(task, cause, failure, item.run)
 
     def _may_keep(self) -> bool:
         """Say whether there is room for a run: more open runs than that must not push each other out in turn."""
@@ -329,7 +329,7 @@ class Turns:
             self._pool.close_run(answer.run)
         waiting = self._saying.pop(run_id, None)
         if waiting:
-            self._pool.submit([job for task in waiting if (job := self._begin(task)) is not None])
+            self._pool.submit([item for task in waiting if (item := self._begin(task)) is not None])
 
     async def _answered(self, request: CompleteWorkflowTasks) -> WorkflowTasksReply:
         pause = Pause(PAUSE_FIRST, PAUSE_MAX)
@@ -348,13 +348,13 @@ class Turns:
         """Give up turns that do not end: answer for them, and replace their threads."""
         while True:
             await asyncio.sleep(self._pool.look_again)
-            for job, stack in self._pool.give_up_stuck(time.monotonic()):
-                task = job.task
+            for item, stack in self._pool.give_up_stuck(time.monotonic()):
+                task = item.task
                 LOGGER.error("deadlock_detected workflow=%s run=%s\n%s", task.workflow_id, task.run_id, stack)
                 failure = Failure(
                     kind=FailureKind.APPLICATION,
                     type="DeadlockDetected",
-                    message=f"The code of workflow {task.type!r} did not come to an await within {job.limit:.1f} s.",
+                    message=f"The code of workflow {task.type!r} did not come to an await within {item.limit:.1f} s.",
                     trace=stack,
                 )
                 self._release()
