@@ -7,7 +7,7 @@ import pytest
 from outlast.core.inputs import TaskState
 from outlast.store.base import RunFilter, TaskFilter
 from tests.store.kept import Kept
-from tests.store.rows import run_row, task_row
+from tests.store.rows import leased_task, run_row, task_row
 
 IN_DEFAULT: dict[str, Any] = {"namespace": "default"}
 
@@ -160,3 +160,17 @@ def test_lists_are_the_same_after_closing(some_runs: Kept) -> None:
     some_runs.reopen()
 
     assert run_ids(some_runs) == list("ecbdaf")
+
+
+def test_leased_tasks_are_listed_newest_first_and_by_filter(kept: Kept) -> None:
+    kept.write(
+        leased_task("a", enqueued_at=1),
+        leased_task("b", enqueued_at=3, queue="slow"),
+        leased_task("c", enqueued_at=2),
+        leased_task("d", enqueued_at=4, namespace="other"),
+        task_row("e", enqueued_at=5),
+    )
+
+    assert task_ids(kept, state="leased") == ["b", "c", "a"]
+    assert task_ids(kept, state="leased", queue="main") == ["c", "a"]
+    assert task_ids(kept, state="leased", before=(3, "b")) == ["c", "a"]

@@ -3,15 +3,17 @@
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import apsw
 import pytest
 
 from outlast.core.writes import AttemptRow, DedupRow, HistoryRow, MessageRow, ParkedRow, RunRow, TaskRow, TimerRow
-from outlast.store.base import StoreError
-from outlast.store.sqlite.connection import Connection, connect, settings_of, wanted_settings
+from outlast.store.base import RunFilter, StoreError, TaskFilter
+from outlast.store.sqlite import reading
+from outlast.store.sqlite.connection import Connection, Cursor, connect, settings_of, wanted_settings
 from outlast.store.sqlite.queries import RUN_TROUBLE, TASK_TROUBLE
 from outlast.store.sqlite.store import SqliteStore
 from tests.store.kept import Kept
@@ -153,3 +155,41 @@ def test_a_page_is_read_from_its_index_and_not_sorted(tmp_path: Path, index: str
 
     assert len(plan) == 1
     assert index in plan[0]
+
+
+@pytest.mark.parametrize(
+    ("listed", "index"),
+    [
+        (RunFilter(namespace="n", workflow_id="w"), "runs_by_workflow (namespace=? AND workflow_id=?)"),
+        (RunFilter(namespace="n", status="failed", before=(5, "r")), "runs_by_trouble (namespace=? AND status=? AND"),
+        (RunFilter(namespace="n", before=(5, "r")), "runs_by_start (namespace=? AND (started_at,run_id)<(?,?))"),
+        (TaskFilter(namespace="n", run_id="r"), "(task_id>? AND task_id<?)"),
+        (TaskFilter(namespace="n", state="failed"), "tasks_by_trouble (namespace=? AND state=?)"),
+        (TaskFilter(namespace="n", state="leased"), "tasks_leased"),
+    ],
+    ids=["workflow", "failed_runs", "runs", "activities", "failed_tasks", "leased_tasks"],
+)
+def test_a_list_is_read_from_the_index_that_narrows_it(
+    tmp_path: Path, listed: RunFilter | TaskFilter, index: str
+) -> None:
+    with opened(tmp_path / "shard.db") as kept:
+        asked = Explained(writer_of(kept))
+        if isinstance(listed, RunFilter):
+            reading.list_runs(cast("Connection", asked), listed)
+        else:
+            reading.list_tasks(cast("Connection", asked), listed)
+
+    assert index in asked.plans[0]
+
+
+class Explained:
+    """A connection that notes how each statement would be carried out."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.plans: list[str] = []
+        self._connection = connection
+
+    def execute(self, statements: str, bindings: Sequence[Any] = ()) -> Cursor:
+        plan = self._connection.execute(f"EXPLAIN QUERY PLAN {statements}", bindings).fetchall()
+        self.plans.append("; ".join(row[3] for row in plan))
+        return self._connection.execute(statements, bindings)

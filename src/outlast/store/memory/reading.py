@@ -1,5 +1,6 @@
 """Reads over ``Tables`` beside the loads: histories, attempts and lists, with the answers that a database gives."""
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from copy import copy
 from itertools import islice
@@ -14,7 +15,9 @@ def read_history(tables: Tables, run_id: str, *, first_event_id: int, events_max
     pages: list[HistoryRow] = []
     if events_max <= 0:
         return pages
-    for row in tables.history.get(run_id, ()):
+    rows = tables.history.get(run_id, [])
+    begin = bisect_right(rows, first_event_id, key=lambda row: row.first_event_id)
+    for row in rows[max(begin - 1, 0) :]:
         end = row.first_event_id + row.count
         if end <= first_event_id:
             continue

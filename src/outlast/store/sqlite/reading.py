@@ -6,6 +6,7 @@ from typing import Any, assert_never
 
 import msgspec
 
+from outlast.core.inputs import TaskState
 from outlast.core.writes import (
     AttemptRow,
     DedupRow,
@@ -80,7 +81,9 @@ def list_runs(connection: Connection, filter_: RunFilter) -> list[RunRow]:
     if filter_.before is not None:
         where += " AND (started_at, run_id) < (?, ?)"
         values += list(filter_.before)
-    sql = f"SELECT {queries.RUN} FROM runs WHERE {where} ORDER BY started_at DESC, run_id DESC LIMIT ?"
+    # Left alone, SQLite prefers the index that gives the order, and walks through the whole namespace.
+    source = "runs INDEXED BY runs_by_workflow" if filter_.workflow_id else "runs"
+    sql = f"SELECT {queries.RUN} FROM {source} WHERE {where} ORDER BY started_at DESC, run_id DESC LIMIT ?"
     return msgspec.convert(_rows(connection, sql, [*values, max(filter_.limit, 0)]), list[RunRow])
 
 
@@ -99,7 +102,13 @@ def list_tasks(connection: Connection, filter_: TaskFilter) -> list[TaskRow]:
     if filter_.before is not None:
         where += " AND (enqueued_at, task_id) < (?, ?)"
         values += list(filter_.before)
-    sql = f"SELECT {queries.TASK} FROM tasks WHERE {where} ORDER BY enqueued_at DESC, task_id DESC LIMIT ?"
+    source = "tasks"
+    if filter_.run_id:
+        source = "tasks INDEXED BY sqlite_autoindex_tasks_1"
+    elif filter_.state == TaskState.LEASED:
+        source = "tasks INDEXED BY tasks_leased"
+        where += " AND state = 'leased'"
+    sql = f"SELECT {queries.TASK} FROM {source} WHERE {where} ORDER BY enqueued_at DESC, task_id DESC LIMIT ?"
     return msgspec.convert(_rows(connection, sql, [*values, max(filter_.limit, 0)]), list[TaskRow])
 
 
