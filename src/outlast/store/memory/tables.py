@@ -177,7 +177,7 @@ class Tables:
         pages: set[tuple[str, int]] = set()
         for page in batch.history:
             key = (page.run_id, page.first_event_id)
-            rows = self.history.get(page.run_id, ())
+            rows = self.history.get(page.run_id, [])
             # Nearly always the page goes on from the last one: then there is nothing to look through.
             inside = bool(rows) and rows[-1].first_event_id >= page.first_event_id
             stored = inside and any(row.first_event_id == page.first_event_id for row in rows)
