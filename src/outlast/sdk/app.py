@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from types import FrameType, ModuleType, TracebackType
-from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack, overload
 
 from outlast.core.errors import Invalid, Refusal
 from outlast.protocol.transport import Transport
@@ -22,12 +22,14 @@ from outlast.sdk.handle import TaskHandle, WorkflowHandle
 from outlast.sdk.importing import refuse_start_at_import, user_place
 from outlast.sdk.include import Includes
 from outlast.sdk.misuse import NotStarted, UnknownOption
-from outlast.sdk.options import TaskDeclaration, WorkflowDeclaration
+from outlast.sdk.options import TaskDeclaration, WorkerOptions, WorkflowDeclaration
 from outlast.sdk.portal import Portal
 from outlast.sdk.registry import Registry
 from outlast.sdk.task import AsyncTask, SyncTask, TaskDecorator, declare_task
-from outlast.sdk.worker import Worker, WorkerOptions
 from outlast.sdk.workflows import Workflow, WorkflowDecorator
+
+if TYPE_CHECKING:
+    from outlast.sdk.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -180,7 +182,7 @@ class App:
         return self.store if self.is_remote else (self._engine.address if self._engine is not None else "")
 
     @property
-    def worker(self) -> Worker | None:
+    def worker(self) -> "Worker | None":
         """The worker in this process, while there is one."""
         return self._worker
 
@@ -301,6 +303,8 @@ class App:
     def _start_worker(self, options: WorkerOptions) -> None:
         assert self._client is not None
         assert self._portal is not None
+        from outlast.sdk.worker import Worker  # noqa: PLC0415 - it brings replay, which a mere client does not need
+
         worker = Worker(self.registry, self._client.transport, self.converter, options=options, portal=self._portal)
         worker.start()
         self._worker = worker

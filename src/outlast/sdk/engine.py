@@ -1,7 +1,5 @@
 """Finds the engine that can run in this process. The SDK knows it only by its entry point."""
 
-import importlib
-import importlib.metadata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol, cast
@@ -38,6 +36,8 @@ def find_engine() -> StartEngine:
     Raises:
         NotStarted: none is installed.
     """
+    import importlib.metadata  # noqa: PLC0415 - slow to load, and needed only where an engine is started
+
     for entry in importlib.metadata.entry_points(group=GROUP, name=NAME):
         return cast("StartEngine", entry.load())
     try:

@@ -1,8 +1,9 @@
 """The options users write in ``@app.task(…)``, ``@app.workflow(…)`` and ``.using(…)``, and what becomes of them."""
 
 import difflib
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypedDict
 
 from outlast.core.inputs import IfClosed, IfOpen
@@ -11,6 +12,10 @@ from outlast.core.retry import RetryPolicy
 from outlast.sdk.definition import TaskOptions, WorkflowOptions
 from outlast.sdk.durations import Duration, nanos_of
 from outlast.sdk.misuse import UnknownOption
+
+THREADS_PER_CORE: Final = 4
+WORKFLOW_SLOTS: Final = 200
+RUNS_CACHED: Final = 4000  # of about 10 KB each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +49,19 @@ class Retry:
             jitter=self.jitter == "full",
             final_types=tuple(kind if isinstance(kind, str) else kind.__name__ for kind in self.never_for),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """How much a worker takes on. ``queues`` empty: those that the declarations name, and "default"."""
+
+    queues: tuple[str, ...] = ()
+    threads: int = field(default_factory=lambda: THREADS_PER_CORE * (os.cpu_count() or 1))
+    coroutines: int = 200
+    workflow_slots: int = WORKFLOW_SLOTS
+    runs_cached: int = RUNS_CACHED
+    identity: str = ""
+    build: str = ""
 
 
 class TaskUsing(TypedDict, total=False):

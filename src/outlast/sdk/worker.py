@@ -7,10 +7,8 @@ coroutines on another loop, workflow code in threads of its own. So no handler c
 import asyncio
 import contextlib
 import logging
-import os
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from outlast.core.errors import Denied, NotFound, Refusal, Rejected
@@ -21,6 +19,7 @@ from outlast.sdk.client import default_identity, mint
 from outlast.sdk.converter import Converter
 from outlast.sdk.handlers import Handlers
 from outlast.sdk.misuse import NotStarted
+from outlast.sdk.options import WorkerOptions
 from outlast.sdk.pause import Pause
 from outlast.sdk.portal import Portal
 from outlast.sdk.registry import Registry
@@ -28,30 +27,14 @@ from outlast.sdk.turns import Turns
 
 LOGGER: Final = logging.getLogger("outlast.worker")
 
-THREADS_PER_CORE: Final = 4
 POLL_WAIT: Final = 20 * SECOND
 POLL_SLACK: Final = 10.0  # seconds beyond the wait after which an answer is given up and asked for again
 IDLE_LOOK: Final = 1.0  # seconds after which to look again whether anything is declared
 PAUSE_FIRST: Final = 0.1
 PAUSE_MAX: Final = 30.0
-WORKFLOW_SLOTS: Final = 200
-RUNS_CACHED: Final = 4000  # of about 10 KB each
 CALL_TIMEOUT: Final = 5.0  # seconds for the few words at a stop
 LAST_WORD: Final = 10.0  # seconds beyond the grace in which finished work may still be acknowledged
 HEALTHY: Final = 2 * POLL_WAIT / SECOND + POLL_SLACK
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerOptions:
-    """How much a worker takes on. ``queues`` empty: those that the declarations name, and "default"."""
-
-    queues: tuple[str, ...] = ()
-    threads: int = field(default_factory=lambda: THREADS_PER_CORE * (os.cpu_count() or 1))
-    coroutines: int = 200
-    workflow_slots: int = WORKFLOW_SLOTS
-    runs_cached: int = RUNS_CACHED
-    identity: str = ""
-    build: str = ""
 
 
 class Worker:
