@@ -1,6 +1,6 @@
 """The catalogue of commands: what workflow code asks for when it completes a workflow task.
 
-Each command becomes exactly one event (TEMPORAL §2.5). They are checked in order and all or none are kept.
+Each command becomes exactly one event. They are checked in order and all or none are kept.
 """
 
 import msgspec

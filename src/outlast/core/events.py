@@ -1,6 +1,6 @@
 """The catalogue of events: the language of histories.
 
-Names, numbers and field names are those of TEMPORAL.md §2.5 and §2.6 where it has them; our own kinds have numbers from
+Names, numbers and field names are those of Temporal's public API where it has them; our own kinds have numbers from
 1000. An event's id is its place in its history (dense, from 1), so it is stored once per page and not in the event.
 Fields are only ever appended, each with a default; a number is never used again.
 """

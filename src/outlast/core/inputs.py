@@ -2,7 +2,7 @@
 
 They are what crosses the wire as well (``outlast.protocol`` adds the envelope and the error table), so a field is only
 ever appended, with a default. Spans and instants are integer nanoseconds. The namespace and the principal are never in
-here: they come from the authenticated context, beside the input (RELIABILITY §0.10).
+here: they come from the authenticated context, beside the input.
 """
 
 from enum import StrEnum

@@ -8,11 +8,11 @@ from outlast.core.units import DAY, HOUR, MINUTE, SECOND, Nanos
 PAYLOAD_INLINE_BYTES_MAX: Final = 256 * 1024  # above it data goes to the blob store: rows stay small
 PAYLOAD_BYTES_MAX: Final = 2 * 1024 * 1024  # one payload; what is larger belongs in storage of the user's own
 REQUEST_BYTES_MAX: Final = 4 * 1024 * 1024  # one HTTP body
-WORKFLOW_ID_BYTES_MAX: Final = 1000  # TEMPORAL §2.12
+WORKFLOW_ID_BYTES_MAX: Final = 1000  # as Temporal allows; ids are keys of indexes
 NAME_BYTES_MAX: Final = 255  # types, queues, signal names, keys' scopes
 KEY_BYTES_MAX: Final = 1000
 HEADERS_BYTES_MAX: Final = 32 * 1024
-BATCH_ITEMS_MAX: Final = 1000  # starts or enqueues in one request (API §2.1a)
+BATCH_ITEMS_MAX: Final = 1000  # starts or enqueues in one request
 WORKER_ITEMS_MAX: Final = 10_000  # tokens or answers in one request of a worker
 POLL_NAMES_MAX: Final = 1000  # queues or types that one poll names
 TAGS_MAX: Final = 64  # of one run or task
@@ -22,7 +22,7 @@ SPAN_MAX: Final = Nanos(100 * 365 * DAY)  # a sleep longer than this is a mistak
 
 # One run.
 HISTORY_EVENTS_WARN: Final = 10_240
-HISTORY_EVENTS_MAX: Final = 51_200  # ends the run with a reason (TEMPORAL §2.19)
+HISTORY_EVENTS_MAX: Final = 51_200  # ends the run with a reason
 HISTORY_BYTES_MAX: Final = 50 * 1024 * 1024
 CONTINUE_AS_NEW_EVENTS: Final = 4_096  # from here the run is told to continue as new
 PARKED_BYTES_MAX: Final = 4 * 1024 * 1024  # events waiting for a started workflow task; more is Busy
@@ -44,7 +44,7 @@ POLLS_MAX: Final = 10_000  # workers' requests for work that wait
 POLL_ANSWERS_MAX: Final = 10_000  # answered poll ids kept, to give the same leases again
 
 # Time.
-TASK_LEASE: Final = Nanos(30 * SECOND)  # API §2.1a; renewed by the worker's own heartbeat every 10 s
+TASK_LEASE: Final = Nanos(30 * SECOND)  # renewed by the worker's own heartbeat every 10 s
 SHARD_LEASE: Final = Nanos(5 * SECOND)
 SHARD_RENEW: Final = Nanos(1 * SECOND)
 SHARD_MARGIN: Final = Nanos(1 * SECOND)  # an owner stops serving this long before its lease ends

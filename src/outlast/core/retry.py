@@ -10,7 +10,7 @@ from outlast.core.units import HOUR, SECOND, Nanos, fraction_of
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How attempts follow each other. Spans in nanoseconds; the defaults are those of API §2.1a.
+    """How attempts follow each other. Spans in nanoseconds; the defaults are those of every task.
 
     ``attempts_max`` counts all tries; 0 means no bound. ``final_types`` are names of error types that are never retried.
     """
@@ -57,7 +57,7 @@ def verdict(
     close_by: int,
     cancel_requested: bool,
 ) -> Verdict:
-    """Say whether another attempt follows; the order of the questions is that of TEMPORAL §2.7.
+    """Say whether another attempt follows; the order of the questions is Temporal's.
 
     ``close_by`` is the instant of schedule-to-close (FOREVER for none). Attempts that ended with their worker have a
     budget of their own, so that a neighbour's crash does not use up a healthy task's attempts.

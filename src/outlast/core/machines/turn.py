@@ -62,7 +62,7 @@ def decide(run: Run, commands: tuple[c.Command, ...], *, completed_id: int, now:
     )
     for command in commands:
         if overlay.decided.closing is not None:
-            break  # what comes behind a closing command is ignored (TEMPORAL §2.5)
+            break  # what comes behind a closing command is ignored
         _decide_one(overlay, command)
     return overlay.decided
 

@@ -1,4 +1,4 @@
-"""Request dedup: the same request id gives the same answer, within its window (RELIABILITY §2, 3-5).
+"""Request dedup: the same request id gives the same answer, within its window.
 
 A start whose workflow id is made from its key needs no row of its own, nor does an enqueue whose task id is its key: the
 entity itself remembers. Rows are for the others, and go by whole periods.

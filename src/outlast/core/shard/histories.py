@@ -16,7 +16,7 @@ EVENT_BEFORE = -1  # stands for the id of the event that is recorded directly be
 
 
 def append(shard: Shard, run: Run, *events: e.Event) -> None:
-    """Record ``events``, or park them while a turn is in a worker's hands (TEMPORAL §2.2)."""
+    """Record ``events``, or park them while a turn is in a worker's hands."""
     shard.gather.touch_run(run)
     if run.turn is None:
         for event in events:

@@ -293,7 +293,7 @@ def signal(shard: Shard, request: SignalWorkflow, *, namespace: str, principal: 
 
 
 def delayed(run: Run) -> bool:
-    """Return whether the run's first turn waits for its start delay; a signal does not bring it forward (TEMPORAL §2.3)."""
+    """Return whether the run's first turn waits for its start delay; a signal does not bring it forward."""
     return run.state.task_retry_at > 0 and run.ready_at == 0
 
 

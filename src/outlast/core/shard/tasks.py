@@ -15,7 +15,7 @@ from outlast.core.task import Task
 from outlast.core.units import later
 from outlast.core.writes import TimerKind
 
-CANCEL_GRACE = 30 * 1_000_000_000  # a handler asked to stop has this long (API §2.1a)
+CANCEL_GRACE = 30 * 1_000_000_000  # a handler asked to stop has this long
 
 
 # --- from outside ----------------------------------------------------------------------------------------------------

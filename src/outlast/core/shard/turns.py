@@ -36,7 +36,7 @@ from outlast.core.writes import TimerRow
 
 UNSEEN = (e.WorkflowExecutionSignaled, e.WorkflowExecutionCancelRequested)  # what makes a closing command unhandled
 GROWS_AFTER = 3  # attempts of a turn with the usual timeout
-TIMEOUT_GROWTH = 5 * 1_000_000_000  # start-to-close of attempts from the fourth on (TEMPORAL §2.3)
+TIMEOUT_GROWTH = 5 * 1_000_000_000  # start-to-close of attempts from the fourth on
 BLOCKED_CAUSES = frozenset({"non_deterministic_error"})  # code must change before another attempt makes sense
 BLOCKED_BACKOFF = 60 * 1_000_000_000
 
@@ -315,7 +315,7 @@ def _fail_one(shard: Shard, item: WorkflowTaskNotDone, *, namespace: str) -> Wor
 
 
 def _fail(shard: Shard, run: Run, *, cause: str, failure: Failure, identity: str, build: str) -> None:
-    """End the turn that is out as failed. Only the first failure in a row is in the history (TEMPORAL §2.3)."""
+    """End the turn that is out as failed. Only the first failure in a row is in the history."""
     turn = run.turn
     assert turn is not None
     scheduled = turn.scheduled_event_id
