@@ -281,7 +281,7 @@ def test_a_stopped_engine_refuses_at_once() -> None:
             with pytest.raises(Unavailable) as refused:
                 await transport.call(a_task())
 
-            assert "stopped" in refused.value.fact
+            assert "stop" in refused.value.fact
 
     run(work)
 

@@ -246,6 +246,25 @@ def test_bad_requests_are_refused_at_the_door(kind: str, request_: Any, family: 
     run(work)
 
 
+def test_a_batch_too_large_for_one_body_comes_through_whole(kind: str) -> None:
+    async def work() -> None:
+        async with reached(kind) as (_, transport):
+            big = json_of(b'"' + b"x" * 1_000_000 + b'"')
+            items = tuple(a_task(task_id=f"t-{n}", input=(big,)) for n in range(9))
+
+            enqueued = await transport.call(EnqueueTasks(items=items), timeout=20)
+            polled = await transport.call(a_poll())
+            assert isinstance(polled, Work)
+            done = tuple(Completion(token=lease.token, outcome=TaskSucceeded(result=(big,))) for lease in polled.tasks)
+            completed = await transport.call(CompleteTasks(worker="w1", items=done), timeout=20)
+
+            assert enqueued == TasksEnqueued(items=tuple(TaskEnqueuedReply(task_id=item.task_id) for item in items))
+            assert completed == CompletionsReply(items=(None,) * len(done))
+            assert len(done) == 9
+
+    run(work)
+
+
 def test_a_full_store_is_told_at_once(kind: str) -> None:
     async def work() -> None:
         store = FaultyStore()

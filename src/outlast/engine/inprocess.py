@@ -131,9 +131,7 @@ class _Port:
         asked, gone, engine = self._asked, self._gone, self._engine
         while asked:
             call = asked.popleft()
-            if engine.stopped and not isinstance(call.request, Poll):
-                call.settle(_STOPPED)
-            elif not call.gone:
+            if not call.gone:
                 engine.post(call, call.request, namespace=self._namespace, principal=self._principal)
         while gone:
             engine.forget(gone.popleft())

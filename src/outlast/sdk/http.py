@@ -12,10 +12,12 @@ from urllib.parse import quote
 import aiohttp
 import msgspec
 
+from outlast.core import limits
 from outlast.core.errors import Invalid, Refusal, Unavailable
 from outlast.core.inputs import Poll, Refused, Reply, Request
 from outlast.protocol.again import PAUSE_FIRST, longer, may_wait, send_again
 from outlast.protocol.errors import exception_of
+from outlast.protocol.halves import halves_of, joined
 from outlast.protocol.transport import Attempt, HistoryPage, Listing
 from outlast.protocol.version import HEADER, PROTOCOL
 from outlast.protocol.wire import (
@@ -116,7 +118,7 @@ class HttpTransport:
         while True:
             refusal: Refusal
             try:
-                reply = await self._line(loop).ask(request)
+                reply = await self._ask(self._line(loop), request)
             except Lost as lost:
                 if self._on_lost is not None:
                     await self._on_lost()
@@ -133,6 +135,13 @@ class HttpTransport:
                 raise refusal
             await asyncio.sleep(pause)
             pause = longer(pause)
+
+    async def _ask(self, line: "_Line", request: Request) -> Reply:
+        body = body_of(request)
+        if len(body) > limits.REQUEST_BYTES_MAX and (halves := halves_of(request)) is not None:
+            first, second = halves
+            return joined(await self._ask(line, first), await self._ask(line, second))
+        return await line.ask(request, body)
 
     async def _read(self, path: str, fields: dict[str, str], decode: Callable[[bytes], Value]) -> Value:
         """Read, again if the answer is lost, for as long as an answer may take."""
@@ -179,12 +188,12 @@ class _Line:
             trust_env=False,
         )
 
-    async def ask(self, request: Request) -> Reply:
-        """Return the reply. Raises Lost when it did not come."""
+    async def ask(self, request: Request, body: bytes) -> Reply:
+        """Return the reply to ``request``, which is ``body`` on the wire. Raises Lost when it did not come."""
         if may_wait(request):
-            return decode_reply_or_lose(await self._post(CALL_PATH, body_of(request), held_for(request)))
+            return decode_reply_or_lose(await self._post(CALL_PATH, body, held_for(request)))
         future: asyncio.Future[Reply] = self.loop.create_future()
-        self._waiting.append((msgspec.Raw(body_of(request)), future))
+        self._waiting.append((msgspec.Raw(body), future))
         if len(self._waiting) == 1:
             self.loop.call_soon(self._flush)
         return await future
