@@ -187,10 +187,10 @@ def _fields(event: Event) -> str:
 
 
 def _short(value: object) -> str:
+    text = repr(value)
     items = cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
     if items and isinstance(items[0], Payload):
         return "[" + ", ".join(_payload(item) for item in items if isinstance(item, Payload)) + "]"
-    text = repr(cast("object", value))
     return text if len(text) <= 60 else text[:57] + "…"  # noqa: PLR2004 - a line of a terminal
 
 

@@ -151,6 +151,8 @@ class _Port:
 class InProcessTransport:
     """``protocol.transport.Transport`` for an engine in this process, from any loop and thread."""
 
+    from_any_loop: Final = True  # nothing is held open for a loop that calls
+
     def __init__(self, engine: Engine, *, namespace: str, principal: str = "local") -> None:
         self.namespace = namespace
         self._engine = engine

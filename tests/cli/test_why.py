@@ -1,0 +1,185 @@
+"""What `outlast why` and `outlast workflow show` make of what is known."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outlast.cli.steps import Step, steps_of
+from outlast.cli.text import ago, clean, instant, span, table
+from outlast.cli.why import helps, lines_of_task, lines_of_workflow
+from outlast.core import events as e
+from outlast.core.failure import Failure, FailureKind
+from outlast.core.inputs import PendingActivity, PendingTimer, RunStatus, TaskInfo, TaskState, WorkflowInfo
+from outlast.core.retry import RetryPolicy
+from outlast.core.units import DAY, HOUR, MINUTE, SECOND
+
+NOW = 1_796_000_000 * SECOND
+BROKEN = Failure(kind=FailureKind.APPLICATION, type="CardDeclined", message="no money\nat all")
+
+
+def a_run(**fields: Any) -> WorkflowInfo:
+    chosen: dict[str, Any] = {
+        "namespace": "default",
+        "workflow_id": "order-7",
+        "run_id": "r",
+        "first_run_id": "r",
+        "type": "order",
+        "queue": "default",
+        "status": RunStatus.RUNNING,
+        "build": "v12",
+        "started_at": NOW - 252 * SECOND,
+        "closed_at": 0,
+        "events": 9,
+        "history_bytes": 900,
+        "cancel_requested": False,
+    }
+    return WorkflowInfo(**{**chosen, **fields})
+
+
+def an_activity(**fields: Any) -> PendingActivity:
+    chosen: dict[str, Any] = {
+        "activity_id": "1",
+        "scheduled_event_id": 5,
+        "task_id": "r:5",
+        "type": "charge",
+        "queue": "money",
+        "state": TaskState.ENQUEUED,
+    }
+    return PendingActivity(**{**chosen, **fields})
+
+
+def test_a_run_that_waits_for_a_signal_is_told_in_full(tmp_path: Path) -> None:
+    source = tmp_path / "orders.py"
+    source.write_text("def f():\n    approval = await approve.receive()\n")
+    info = a_run(why='signal "approve"', why_at=NOW + 3 * DAY, places={"signal:approve": f"{source}:2"})
+    steps = [
+        Step(5, "activity", "charge", "done", NOW, NOW + 300_000_000),
+        *(Step(n, "activity", "pack", "done", NOW, NOW + 1_100_000_000) for n in (6, 7, 8)),
+    ]
+
+    lines = lines_of_workflow(info, steps, now=NOW)
+
+    assert lines[0] == "order-7  order  waiting 4 m 12 s   build v12"
+    assert lines[1].startswith('  waits for  signal "approve", until ')
+    assert lines[1].endswith("(in 3 d)")
+    assert lines[2] == f"  at         {source}:2   approval = await approve.receive()"
+    assert lines[3] == "  before     charge ✓ 300 ms   pack ×3 ✓ 1.1 s"
+    assert lines[4] == "  helps      outlast workflow signal order-7 approve 'JSON'"
+
+
+@pytest.mark.parametrize(
+    ("info", "said"),
+    [
+        (a_run(task_state="ready", polled=False), 'a worker: queue "default"'),
+        (a_run(task_state="backoff", task_failure=BROKEN), "which failed with CardDeclined"),
+        (a_run(activities=(an_activity(), an_activity())), 'activity "charge" and 1 more, enqueued'),
+        (a_run(places={"signal:approve": "x.py:1"}), 'signal "approve"'),
+        (a_run(timers=(PendingTimer(timer_id="1", started_event_id=5, fire_at=NOW + HOUR),)), "a timer, due"),
+        (a_run(), "a signal, or a cancel request"),
+        (a_run(cancel_requested=True), "to cancel"),
+        (a_run(parked=3), "3 events that its code has not seen"),
+        (a_run(activities=(an_activity(last_failure=BROKEN),)), "charge: CardDeclined: no money\\nat all"),
+        (a_run(status=RunStatus.FAILED, closed_at=NOW, failure=BROKEN), "CardDeclined: no money\\nat all"),
+        (a_run(status=RunStatus.COMPLETED, closed_at=NOW), "completed after 4 m 12 s"),
+    ],
+    ids=["ready", "held", "activity", "signal", "timer", "nothing", "cancel", "parked", "retrying", "failed", "done"],
+)
+def test_each_state_of_a_run_has_its_words(info: WorkflowInfo, said: str) -> None:
+    assert said in "\n".join(lines_of_workflow(info, [], now=NOW))
+
+
+def test_each_open_run_has_something_that_helps() -> None:
+    assert helps(a_run(task_state="ready", polled=False)) == ["outlast worker start APP --queue default"]
+    assert helps(a_run(activities=(an_activity(),))) == ["outlast worker start APP --queue money"]
+    assert helps(a_run(workflow_id="o'7")) == ["outlast workflow show 'o'\"'\"'7'"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"state": TaskState.ENQUEUED, "polled": False, "why": "a worker"}, "outlast worker start APP --queue images"),
+        ({"state": TaskState.RETRY_WAIT, "run_at": NOW + MINUTE, "failure": BROKEN}, "(in 1 m)"),
+        ({"state": TaskState.RETRY_WAIT, "failure": BROKEN}, "last error CardDeclined"),
+        ({"state": TaskState.LEASED, "workflow_id": "order-7"}, "part of    workflow order-7"),
+        ({"state": TaskState.FAILED, "failure": BROKEN, "closed_at": NOW}, "ended by   CardDeclined"),
+        ({"state": TaskState.ENQUEUED}, "attempt 2 of 5"),
+    ],
+    ids=["nobody polls", "due later", "last error", "activity", "dead", "attempts"],
+)
+def test_each_state_of_a_task_has_its_words(fields: dict[str, Any], said: str) -> None:
+    chosen: dict[str, Any] = {
+        "namespace": "default",
+        "task_id": "t-1",
+        "type": "resize",
+        "queue": "images",
+        "attempt": 2,
+        "attempts_max": 5,
+        "enqueued_at": NOW - SECOND,
+    }
+
+    assert said in "\n".join(lines_of_task(TaskInfo(**{**chosen, **fields}), now=NOW))
+
+
+def test_a_history_is_told_by_its_steps() -> None:
+    started = e.WorkflowExecutionStarted(
+        workflow_type="order", task_queue="q", run_id="r", original_run_id="r", first_run_id="r"
+    )
+    charge = e.ActivityTaskScheduled(activity_id="1", activity_type="charge", task_queue="q", retry=RetryPolicy())
+    pack = e.ActivityTaskScheduled(activity_id="2", activity_type="pack", task_queue="q", retry=RetryPolicy())
+    history: list[e.Event] = [
+        started,
+        e.WorkflowTaskScheduled(),
+        e.WorkflowTaskStarted(scheduled_event_id=2),
+        e.WorkflowTaskCompleted(scheduled_event_id=2, started_event_id=3),
+        charge,
+        pack,
+        e.TimerStarted(timer_id="1", start_to_fire=1, fire_at=2),
+        e.ActivityTaskStarted(scheduled_event_id=5, attempt=3),
+        e.ActivityTaskFailed(scheduled_event_id=5, started_event_id=8, failure=BROKEN, retry_state="x"),
+        e.WorkflowExecutionSignaled(signal_name="approve"),
+        e.TimerFired(timer_id="1", started_event_id=7),
+        e.WorkflowExecutionFailed(failure=BROKEN),
+    ]
+
+    steps = steps_of((n, NOW + n, event) for n, event in enumerate(history, 1))
+
+    assert [(step.kind, step.name, step.state, step.attempt) for step in steps] == [
+        ("run", "order", "started", 0),
+        ("activity", "charge", "failed", 3),
+        ("activity", "pack", "waiting", 0),
+        ("timer", "sleep", "fired", 0),
+        ("signal", "approve", "received", 0),
+        ("run", "", "failed", 0),
+    ]
+    assert steps[1].detail.startswith("CardDeclined")
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "said"),
+    [
+        (0, "0 ms"),
+        (30_000_000, "30 ms"),
+        (1_300_000_000, "1.3 s"),
+        (42 * SECOND, "42 s"),
+        (252 * SECOND, "4 m 12 s"),
+        (2 * HOUR + 3 * MINUTE, "2 h 3 m"),
+        (3 * DAY, "3 d"),
+        (-5, "0 ms"),
+    ],
+    ids=str,
+)
+def test_a_span_is_told_in_two_units_at_most(nanoseconds: int, said: str) -> None:
+    assert span(nanoseconds) == said
+
+
+def test_instants_are_told_from_now_or_exactly() -> None:
+    assert ago(NOW - MINUTE, NOW) == "1 m ago"
+    assert ago(NOW + MINUTE, NOW) == "in 1 m"
+    assert (ago(0, NOW), instant(0)) == ("-", "-")
+    assert instant(NOW) == "30 Nov 2026 00:53:20"
+
+
+def test_what_a_terminal_would_obey_is_written_out() -> None:
+    assert clean("a\x1b[31mb\nc") == "a\\x1b[31mb\\nc"
+    assert table(("A",), [("x\ny",)]) == "A\nx\\ny\n"
