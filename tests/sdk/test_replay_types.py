@@ -47,6 +47,11 @@ def pay(slip: Slip) -> Slip:
     return slip
 
 
+@task
+def nothing() -> object:
+    return None
+
+
 def made_here() -> Slip:
     now = workflow.now()
     bill = Bill(at=now, day=now.date(), cents=Decimal("9.99"), key=workflow.uuid(), colour=Colour.RED)
@@ -79,6 +84,7 @@ async def leaves_a_child_behind() -> str:
 
     asyncio.create_task(fails())  # noqa: RUF006 - what the test is about
     await asyncio.sleep(0)
+    await nothing.execute()
     return "done"
 
 
@@ -121,10 +127,11 @@ def test_no_class_exists_twice(stage: Stage) -> None:
 
 def test_an_error_nobody_awaited_is_logged_once(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     stage.start(leaves_a_child_behind).turn()
+    stage.complete("1", stage.now).turn()
     stage.close()
 
     assert stage.result == "done"
-    assert len([record for record in caplog.records if "nobody looks" in str(record.exc_info)]) <= 1
+    assert len([record for record in caplog.records if "nobody looks" in str(record.exc_info)]) == 1
 
 
 def test_the_rest_of_asyncio_works_as_it_is(stage: Stage) -> None:

@@ -233,6 +233,11 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             except BaseException as error:  # noqa: BLE001 - SystemExit too ends a run's task, and not the worker
                 self.timers.lost({"message": "A callback raised.", "exception": error})
 
+    def let_go(self) -> None:
+        """Drop the tasks that have ended: an error in one that nobody awaits any more is told now, in its own turn."""
+        if len(self.tasks) > 1:
+            self.tasks = [task for task in self.tasks if not task.done()]
+
     def enter(self) -> "Entered":
         """Make this the thread's running loop until the returned context is left."""
         return Entered(self)

@@ -213,6 +213,7 @@ class WorkflowRun(Verbs):
                 self._keep_signals(pending[place + 1 :])
                 self._close(main)
                 break
+        loop.let_go()
         return self._taken()
 
     def _keep_signals(self, left: list[Recorded]) -> None:
