@@ -12,6 +12,7 @@ import pytest
 
 import outlast
 from outlast import App
+from outlast.core import inputs
 from outlast.sdk.errors import TaskError
 from outlast.sdk.loading import CannotLoad, load_app
 from outlast.sdk.misuse import Blocked, NotStarted, StartedAtImport, UnknownOption
@@ -99,6 +100,27 @@ def test_a_start_within_a_start_ends_with_the_outer_one() -> None:
         with app:
             pass
         assert task.enqueue().result(timeout="5s") == 1
+
+
+def test_a_caller_that_still_waits_when_the_app_stops_is_told_so() -> None:
+    fake = FakeEngine()
+    app = faked_app(fake, worker=False)
+    told: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            app.get_task("t").result()
+        except NotStarted as error:
+            told.append(error)
+
+    with app:
+        app.task(name="one")(lambda: 1).using(id="t").enqueue()
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        eventually(lambda: any(isinstance(request, inputs.AwaitTask) for request in fake.requests))
+
+    waiting.join(5)
+    assert len(told) == 1
 
 
 def test_no_thread_of_an_app_outlives_it() -> None:

@@ -300,3 +300,49 @@ def test_a_stuck_handler_whose_lease_is_lost_does_not_keep_its_slot() -> None:
         assert app.task(name="next")(lambda: 1).enqueue().result(timeout="5s") == 1
         gate.set()
         eventually(lambda: worker.leaked_threads == 0)
+
+
+def ahead_of_one_that_holds(fake: FakeEngine, action: str, ran: list[int]) -> None:
+    """Have one slot taken, another attempt wait for it, and the engine answer its heartbeat with ``action``."""
+    app = faked_app(fake, threads=1)
+    begun, gate = threading.Event(), threading.Event()
+
+    @app.task
+    def hold(number: int) -> None:
+        ran.append(number)
+        begun.set()
+        gate.wait(10)
+
+    with app:
+        worker = app.worker
+        assert worker is not None
+        hold.enqueue(0)
+        assert begun.wait(5)
+        hold.enqueue(1)
+        ahead = [task for task in fake.tasks.values() if task.state is TaskState.ENQUEUED]
+        worker._portal.loop.call_soon_threadsafe(worker._handlers.take, tuple(map(fake._lease, ahead)))
+        eventually(lambda: worker.running == 2)
+        ahead[0].cancel_requested = action == "cancel"
+        ahead[0].lease += action == "stop"
+        eventually(lambda: worker.running < 2)
+        gate.set()
+
+
+def test_an_attempt_that_is_cancelled_before_it_began_never_runs() -> None:
+    fake = FakeEngine(lease=SHORT)
+    ran: list[int] = []
+
+    ahead_of_one_that_holds(fake, "cancel", ran)
+
+    assert ran == [0]
+    assert list(fake.tasks.values())[1].state is TaskState.CANCELED
+
+
+def test_an_attempt_that_loses_its_lease_before_it_began_never_runs() -> None:
+    fake = FakeEngine(lease=SHORT)
+    ran: list[int] = []
+
+    ahead_of_one_that_holds(fake, "stop", ran)
+
+    assert ran == [0]
+    assert not fake.sent(inputs.ReturnTasks)

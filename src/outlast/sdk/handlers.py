@@ -353,6 +353,11 @@ class Handlers:
         if attempt.asked_to_stop:
             return
         attempt.asked_to_stop = True
+        if attempt.claim():  # it has not begun, and will not
+            attempt.outcome = TaskCanceled()
+            self._finished.append(attempt)
+            self._collect()
+            return
         if context is not None:
             context.tell_cancelled()
         if attempt.is_async:
@@ -360,6 +365,9 @@ class Handlers:
 
     def _lose(self, attempt: Attempt) -> None:
         """Tell the handler that the lease is lost, and give its slot to others."""
+        if attempt.claim():  # it has not begun, and will not
+            self._drop(attempt)
+            return
         attempt.lost = True
         if attempt.context is not None:
             attempt.context.tell_lease_lost()
