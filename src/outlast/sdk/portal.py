@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import threading
+from collections import deque
 from collections.abc import Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from outlast.sdk.misuse import Blocked, NotStarted
@@ -23,6 +25,7 @@ class Portal:
         """``fast`` takes uvloop where it is installed: hand-overs between threads cost half."""
         self.loop = _new_loop() if fast else asyncio.new_event_loop()
         self._closed = False
+        self._crossings: dict[int, _Crossing] = {}
         started = threading.Event()
         self.thread = threading.Thread(target=self._run, args=(started,), name=name, daemon=True)
         self.thread.start()
@@ -42,9 +45,15 @@ class Portal:
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result()
+        except CancelledError:
+            raise _stopped() from None
         except BaseException:
             future.cancel()
             raise
+
+    def check(self) -> None:
+        """Refuse a call that may not be made here, or for which there is nothing any more; raises as ``arun`` does."""
+        self._check("", blocking=False)
 
     async def arun(self, work: Coroutine[Any, Any, R], *, instead: str) -> R:
         """Run ``work`` on the loop and return what it returns, without blocking the loop of the caller."""
@@ -55,7 +64,12 @@ class Portal:
             raise
         if threading.get_ident() == self.thread.ident:
             return await work
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
+        loop = asyncio.get_running_loop()
+        crossing = self._crossings.get(id(loop))
+        if crossing is None or crossing.loop is not loop:
+            crossing = self._open_crossing(loop)
+        result: R = await crossing.run(work)
+        return result
 
     def submit(self, work: Coroutine[Any, Any, R]) -> "Future[R]":
         """Run ``work`` on the loop without waiting for it."""
@@ -70,6 +84,13 @@ class Portal:
             asyncio.run_coroutine_threadsafe(_cancel_all(), self.loop).result(timeout=5)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join(timeout=5)
+
+    def _open_crossing(self, loop: asyncio.AbstractEventLoop) -> "_Crossing":
+        for key, crossing in list(self._crossings.items()):
+            if crossing.loop.is_closed():
+                del self._crossings[key]
+        crossing = self._crossings[id(loop)] = _Crossing(loop, self.loop)
+        return crossing
 
     def _check(self, instead: str, *, blocking: bool) -> None:
         if current_runtime() is not None:
@@ -86,7 +107,7 @@ class Portal:
                 remedy=f"Write: await {instead}",
             )
         if self._closed:
-            raise NotStarted("app_not_started", "The app has stopped.", remedy="Keep the call within `with app:`.")
+            raise _stopped()
 
     def _run(self, started: threading.Event) -> None:
         ident = threading.get_ident()
@@ -98,6 +119,91 @@ class Portal:
         finally:
             THREADS.discard(ident)
             self.loop.close()
+
+
+class _Crossing:
+    """From one caller's loop to the portal's and back: many calls share a wake-up, and so do what they return.
+
+    Each side appends to a deque and wakes the other only if nobody has yet; the waking side clears the mark before it
+    empties the deque, so that nothing is left lying.
+    """
+
+    __slots__ = ("_asked", "_ended", "_portal_woken", "_portals", "_woken", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, portals: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._portals = portals
+        self._asked: deque[tuple[Coroutine[Any, Any, Any], _Crossed]] = deque()
+        self._ended: deque[tuple[asyncio.Task[Any], _Crossed]] = deque()
+        self._portal_woken = False
+        self._woken = False
+
+    async def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Return what ``work`` returns on the portal's loop; a caller that is cancelled takes it along."""
+        crossed = _Crossed(self.loop.create_future())
+        self._asked.append((work, crossed))
+        if not self._portal_woken:
+            self._portal_woken = True
+            try:
+                self._portals.call_soon_threadsafe(self._take)
+            except RuntimeError:  # the portal has closed
+                self._portal_woken = False
+                self._asked.clear()
+                work.close()
+                raise
+        try:
+            return await crossed.future
+        except asyncio.CancelledError:
+            with contextlib.suppress(RuntimeError):
+                self._portals.call_soon_threadsafe(crossed.cancel)
+            raise
+
+    def _take(self) -> None:
+        self._portal_woken = False
+        while self._asked:
+            work, crossed = self._asked.popleft()
+            crossed.task = self._portals.create_task(work)
+            crossed.task.add_done_callback(partial(self._end, crossed))
+
+    def _end(self, crossed: "_Crossed", task: "asyncio.Task[Any]") -> None:
+        self._ended.append((task, crossed))
+        if not self._woken:
+            self._woken = True
+            try:
+                self.loop.call_soon_threadsafe(self._deliver)
+            except RuntimeError:  # the caller's loop has closed: nobody takes what is here
+                self._ended.clear()
+
+    def _deliver(self) -> None:
+        self._woken = False
+        while self._ended:
+            task, crossed = self._ended.popleft()
+            future = crossed.future
+            if task.cancelled():
+                future.cancel()
+            elif (error := task.exception()) is not None:
+                if not future.done():
+                    future.set_exception(error)
+            elif not future.done():
+                future.set_result(task.result())
+
+
+class _Crossed:
+    """One call on its way: the future on the caller's side, the task on the portal's."""
+
+    __slots__ = ("future", "task")
+
+    def __init__(self, future: "asyncio.Future[Any]") -> None:
+        self.future = future
+        self.task: asyncio.Task[Any] | None = None
+
+    def cancel(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+
+
+def _stopped() -> NotStarted:
+    return NotStarted("app_not_started", "The app has stopped.", remedy="Keep the call within `with app:`.")
 
 
 async def _cancel_all() -> None:
