@@ -34,7 +34,7 @@ def main() -> int:
     if options.plant:
         return _play_plant(options.plant, options.first, options.seeds or PLANT_SEEDS, options.processes)
     if options.seed is not None:
-        return _play_one(options.seed, trace=options.trace)
+        return _play_one(options.seed, trace=options.trace, until=options.until)
     return _play_round(options)
 
 
@@ -44,6 +44,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--seed", type=int, help="play this one alone")
     parser.add_argument("--trace", action="store_true", help="with --seed: print everything that happens")
+    parser.add_argument("--until", type=float, help="with --trace: only up to this second of simulated time")
     parser.add_argument("--plant", choices=sorted(PLANTS), help="plant this bug; ends with 1 when it is found")
     parser.add_argument("--plants", action="store_true", help="play all planted bugs as well")
     parser.add_argument("--jobs", dest="processes", type=int, default=min(2, os.cpu_count() or 1), help="processes")
@@ -51,10 +52,10 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _play_one(seed: int, *, trace: bool) -> int:
+def _play_one(seed: int, *, trace: bool, until: float | None) -> int:
     result = play(seed, trace=trace)
     if trace:
-        print("\n".join(result.lines))
+        print("\n".join(line for line in result.lines if until is None or float(line.split()[0]) <= until))
         result.lines = []
     if result.violation:
         print("\n".join(failure_lines(result)))

@@ -73,6 +73,7 @@ class Watch:
         if isinstance(reply, Refused):
             if reply.code == "internal":
                 raise Violation(19, "internal_fault", f"{type(ticket.request).__name__}: {reply.fact} {reply.facts}")
+            self.durability.refused(ticket, reply)
             return
         del node
         self.durability.answered(ticket, reply)
@@ -149,12 +150,10 @@ class Cluster:
         return {"workflow_task_timeout": 2 * SECOND, "backoff_first": SECOND // 5, "backoff_max": 2 * SECOND}
 
     def _worker(self, n: int) -> Worker:
-        worker = Worker(
+        return Worker(
             self.kernel, f"worker{n}", nodes=self.nodes, network=self.network, ledger=self.scene.ledger,
-            coverage=self.scene.coverage, faults=self.config.faults, log=self.scene.log, namespaces=NAMESPACES,
+            coverage=self.scene.coverage, faults=self.config.faults, log=self.scene.log, namespaces=NAMESPACES, mint=self.mint,
         )  # fmt: skip
-        worker.mint = self.mint
-        return worker
 
     def _client(self, n: int) -> Client:
         return Client(
@@ -241,6 +240,7 @@ class Cluster:
         watch.durability.finish()
         watch.tasks.finish()
         watch.runs.finish()
+        watch.bounds.finish(self.nodes)
         require_same_rows(self.scene, self.disk)
 
     # -- faults that come by themselves --

@@ -34,6 +34,7 @@ class Change:
     tasks: list[tuple[TaskRow | None, TaskRow]] = field(default_factory=list[tuple[TaskRow | None, TaskRow]])
     events: list[tuple[str, int, int, e.Event]] = field(default_factory=list[tuple[str, int, int, e.Event]])
     parked: list[tuple[str, int, e.Event]] = field(default_factory=list[tuple[str, int, e.Event]])
+    counted: dict[tuple[str, str], None] = field(default_factory=dict[tuple[str, str], None])  # counts that moved
     unparked: list[str] = field(default_factory=list[str])  # runs that had parked rows and lost them
 
 
@@ -119,8 +120,8 @@ class Mirror:
         require((old is None) == (row.run_id in batch.new_runs), 6, "new_runs_wrong", row.run_id)
         if old is not None:
             row.fixed = row.fixed or old.fixed
-            self.recount[old.namespace, f"runs:{old.status}"] -= 1
-        self.recount[row.namespace, f"runs:{row.status}"] += 1
+            self._count(change, (old.namespace, f"runs:{old.status}"), -1)
+        self._count(change, (row.namespace, f"runs:{row.status}"), +1)
         self.runs[row.run_id] = row
         self.states[row.run_id] = codec.decode_state(row.state)
         name = (row.namespace, row.workflow_id)
@@ -138,8 +139,8 @@ class Mirror:
         require((old is None) == (row.task_id in batch.new_tasks), 6, "new_tasks_wrong", row.task_id)
         if old is not None:
             row.spec = row.spec or old.spec
-            self.recount[old.namespace, f"tasks:{old.queue}:{old.state.value}"] -= 1
-        self.recount[row.namespace, f"tasks:{row.queue}:{row.state.value}"] += 1
+            self._count(change, (old.namespace, f"tasks:{old.queue}:{old.state.value}"), -1)
+        self._count(change, (row.namespace, f"tasks:{row.queue}:{row.state.value}"), +1)
         self.tasks[row.task_id] = row
         if old is None:
             self.specs[row.task_id] = codec.decode_spec(row.spec)
@@ -149,3 +150,7 @@ class Mirror:
         else:
             self.open_tasks[row.task_id] = None
         change.tasks.append((old, row))
+
+    def _count(self, change: Change, key: tuple[str, str], by: int) -> None:
+        self.recount[key] += by
+        change.counted[key] = None

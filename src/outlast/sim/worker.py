@@ -1,17 +1,14 @@
 """A worker: polls, runs handlers and programs, heartbeats, answers; it crashes, freezes and comes back late."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
-from outlast.core.commands import Command
-from outlast.core.events import Timed
 from outlast.core.failure import Failure, FailureKind
 from outlast.core.inputs import (
     Begin,
     Begun,
     CompleteTasks,
-    CompleteWorkflowTasks,
     Completion,
     CompletionsReply,
     Heartbeat,
@@ -29,11 +26,6 @@ from outlast.core.inputs import (
     TaskSucceeded,
     TaskToken,
     Work,
-    WorkflowTask,
-    WorkflowTaskDone,
-    WorkflowTaskNotDone,
-    WorkflowTasksReply,
-    WorkflowToken,
 )
 from outlast.core.units import MILLISECOND, SECOND
 from outlast.sim.calls import Call, Caller
@@ -43,18 +35,18 @@ from outlast.sim.kernel import Kernel, Process
 from outlast.sim.ledger import HandlerRun, Ledger
 from outlast.sim.network import Network
 from outlast.sim.node import Node
+from outlast.sim.player import Player
 from outlast.sim.program import (
     ACTIVITY_TYPES,
     QUEUES,
     WORKFLOW_TYPES,
-    Interpreter,
-    Nondeterminism,
     Spec,
     payload,
-    replay,
     value_of,
 )
 from outlast.sim.violation import Violation, require
+
+TaskKey = tuple[str, str, int]  # namespace, task id, lease
 
 
 @dataclass(slots=True, eq=False)
@@ -67,16 +59,6 @@ class Running:
     heartbeats_lost: bool = False
     cancel: bool = False
     stopped: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class Cached:
-    """A run that this worker has in memory, as far as the history's end that was acknowledged to it."""
-
-    run: Interpreter
-    last_event_id: int
-    acknowledged: bool = False
-    history: list[Timed] = field(default_factory=list[Timed])
 
 
 class Worker:
@@ -94,9 +76,9 @@ class Worker:
         faults: Faults,
         log: FaultLog,
         namespaces: tuple[str, ...],
+        mint: Callable[[str], str],
     ) -> None:
         self.process = Process(kernel, name)
-        self.mint: Callable[[str], str] = lambda kind: f"{kind}-{name}"  # replaced by the cluster
         self._kernel = kernel
         self._caller = Caller(self.process, network, nodes)
         self._ledger = ledger
@@ -107,16 +89,18 @@ class Worker:
         self._chance = kernel.stream(name, "worker")
         self._slots = self._chance.choice((1, 2, 4, 8))
         self._workflow_slots = self._chance.choice((1, 2, 4))
-        self._cache_max = self._chance.choice((0, 1, 3, 50))
+        self._player = Player(
+            self.process, self._caller, coverage=coverage, faults=faults, log=log,
+            cache_max=self._chance.choice((0, 1, 3, 50)), mint=mint, freed=self._poll_soon,
+        )  # fmt: skip
         self._life = 0
         self._reset()
 
     def _reset(self) -> None:
-        self._running: dict[tuple[str, str, int], Running] = {}
-        self._turns = 0
-        self._turns_seen: dict[WorkflowToken, None] = {}
-        self._frozen: dict[tuple[str, str, int], None] = {}  # leases over which this worker stood still
-        self._cache: dict[tuple[str, str], Cached] = {}
+        self._running: dict[TaskKey, Running] = {}
+        self._finished: dict[str, list[tuple[TaskKey, Completion]]] = {}
+        self._player.forget_all(self.name)
+        self._frozen: dict[TaskKey, None] = {}  # leases over which this worker stood still
         self._polling: dict[str, Call | None] = dict.fromkeys(self._namespaces)
         self._polls = 0
         self._stopping = False
@@ -180,7 +164,7 @@ class Worker:
         if self._stopping or self._polling[namespace] is not None:
             return
         slots = self._slots - len(self._running)
-        workflow_slots = self._workflow_slots - self._turns
+        workflow_slots = self._workflow_slots - self._player.turns
         if slots <= 0 and workflow_slots <= 0:
             return
         self._polls += 1
@@ -207,12 +191,7 @@ class Worker:
             for lease in reply.tasks:
                 self._take(namespace, lease)
             for task in reply.workflow_tasks:
-                if task.token in self._turns_seen:
-                    continue  # the same poll, answered again
-                self._turns_seen[task.token] = None
-                self._turns += 1
-                span = int(self._chance.expovariate(1.0) * 3 * MILLISECOND)
-                self.process.after(span, "turn taken", self._turn, namespace, task)
+                self._player.take(namespace, task)
         elif isinstance(reply, Refused):
             raise Violation(64, "poll_refused", reply.code)
         self._poll_soon(namespace)
@@ -247,7 +226,7 @@ class Worker:
         else:
             self._start(namespace, key)
 
-    def _begun(self, namespace: str, key: tuple[str, str, int], reply: Reply | None) -> None:
+    def _begun(self, namespace: str, key: TaskKey, reply: Reply | None) -> None:
         if isinstance(reply, Begun) and reply.items[0] is None:
             self._coverage.hit("begin_acknowledged")
             self._start(namespace, key)
@@ -255,7 +234,7 @@ class Worker:
             self._coverage.hit("begin_refused")
             self._done_with(namespace, key)
 
-    def _start(self, namespace: str, key: tuple[str, str, int]) -> None:
+    def _start(self, namespace: str, key: TaskKey) -> None:
         running = self._running.get(key)
         if running is None or running.handler_run.started_at:
             return
@@ -274,7 +253,7 @@ class Worker:
         self.crash()
         self._kernel.after(int(self._chance.uniform(0.05, 1.0) * SECOND), "worker starts", self.start_again)
 
-    def _ended(self, namespace: str, key: tuple[str, str, int]) -> None:
+    def _ended(self, namespace: str, key: TaskKey) -> None:
         running = self._running.get(key)
         if running is None or running.handler_run.ended_at:
             return
@@ -299,35 +278,46 @@ class Worker:
         )
         return TaskFailed(failure=failure)
 
-    def _answer(self, namespace: str, key: tuple[str, str, int], token: TaskToken, outcome: TaskOutcome) -> None:
-        request = CompleteTasks(items=(Completion(token=token, outcome=outcome),), worker=self.name)
+    def _answer(self, namespace: str, key: TaskKey, token: TaskToken, outcome: TaskOutcome) -> None:
+        """Report an outcome, at once or together with others that end soon."""
+        self._finished.setdefault(namespace, []).append((key, Completion(token=token, outcome=outcome)))
+        if self._chance.random() < 0.7:
+            self._report(namespace)
+        else:
+            self.process.after(int(self._chance.uniform(1, 40) * MILLISECOND), "report", self._report, namespace)
+
+    def _report(self, namespace: str) -> None:
+        finished = self._finished.pop(namespace, [])
+        if not finished:
+            return
+        request = CompleteTasks(items=tuple(completion for _, completion in finished), worker=self.name)
 
         def answered(reply: Reply | None) -> None:
             require(isinstance(reply, CompletionsReply), 23, "completion_without_answer", reply)
             assert isinstance(reply, CompletionsReply)
-            refused = reply.items[0]
-            if refused is not None:
-                self._coverage.hit("completion_after_expiry")
-                if key in self._frozen:
-                    self._coverage.hit("worker_zombie_answered")
+            for (key, _), refused in zip(finished, reply.items, strict=True):
+                if refused is not None:
+                    self._coverage.hit("completion_after_expiry")
+                    if key in self._frozen:
+                        self._coverage.hit("worker_zombie_answered")
+                self._done_with(namespace, key)
             if self._chance.random() < 0.05:
                 self._log.hit("request_repeated")
-                self._caller.call(namespace, request, lambda again: self._same(key, refused, again), attempts_max=1)
-            self._done_with(namespace, key)
+                self._caller.call(namespace, request, lambda again: self._same(reply, again), attempts_max=1)
 
         self._caller.call(namespace, request, answered)
 
-    def _same(self, key: tuple[str, str, int], refused: Refused | None, again: Reply | None) -> None:
+    def _same(self, reply: CompletionsReply, again: Reply | None) -> None:
+        """Check that the same words get the same answers; a recorded failure is forgotten once the next attempt has begun."""
         if not isinstance(again, CompletionsReply):
             return
-        first, second = (refused.code if refused else ""), (again.items[0].code if again.items[0] else "")
-        # A recorded failure is forgotten once the next attempt has begun.
-        require(second in {first, "lease_lost"}, 23, "completion_answers_differ",
-                f"{key}: {first!r} and then {second!r}")  # fmt: skip
-        if not second:
-            self._coverage.hit("completion_repeated")
+        for refused, refused_again in zip(reply.items, again.items, strict=True):
+            first, second = (refused.code if refused else ""), (refused_again.code if refused_again else "")
+            require(second in {first, "lease_lost"}, 23, "completion_answers_differ", f"{first!r} and then {second!r}")
+            if not second:
+                self._coverage.hit("completion_repeated")
 
-    def _done_with(self, namespace: str, key: tuple[str, str, int]) -> None:
+    def _done_with(self, namespace: str, key: TaskKey) -> None:
         self._running.pop(key, None)
         self._poll_soon(namespace)
 
@@ -360,7 +350,7 @@ class Worker:
         span = max(min(spans, default=SECOND) // 3, 50 * MILLISECOND)
         self.process.after(span, "heartbeats", self._beat)
 
-    def _beaten(self, namespace: str, alive: list[tuple[tuple[str, str, int], Running]], reply: Reply | None) -> None:
+    def _beaten(self, namespace: str, alive: list[tuple[TaskKey, Running]], reply: Reply | None) -> None:
         if not isinstance(reply, HeartbeatReply):
             return
         for (key, running), answer in zip(alive, reply.items, strict=True):
@@ -378,108 +368,3 @@ class Worker:
                     running.cancel = True
                     span = int(self._chance.uniform(1, 300) * MILLISECOND)
                     self.process.after(span, "handler stops", self._ended, namespace, key)
-
-    # -- workflow tasks --
-
-    def _turn(self, namespace: str, task: WorkflowTask) -> None:
-        key = (namespace, task.run_id)
-        if self._faults.live and self._chance.random() < self._faults.cache_drop and self._cache:
-            self._log.hit("cache_drop")
-            self._cache.pop(key, None)
-        cached = self._cache.get(key)
-        if task.first_event_id == 1:
-            self._cache.pop(key, None)
-            self._play(namespace, task, None, list(task.events))
-        elif cached is not None and cached.acknowledged and cached.last_event_id == task.first_event_id - 1:
-            self._coverage.hit("sticky_used")
-            self._play(namespace, task, cached, list(task.events))
-        else:
-            self._cache.pop(key, None)
-            self._coverage.hit("cache_missed")
-            self._caller.fetch(
-                task.run_id, task.first_event_id - 1,
-                lambda events: self._fetched(namespace, task, events),
-            )  # fmt: skip
-
-    def _fetched(self, namespace: str, task: WorkflowTask, events: tuple[Timed, ...] | None) -> None:
-        if events is None:
-            self._turn_over(namespace)  # nothing is answered: the task times out
-            return
-        require(len(events) == task.first_event_id - 1, 30, "history_shorter_than_told",
-                f"{task.run_id}: {len(events)} before {task.first_event_id}")  # fmt: skip
-        self._play(namespace, task, None, [*events, *task.events])
-
-    def _play(self, namespace: str, task: WorkflowTask, cached: Cached | None, events: list[Timed]) -> None:
-        try:
-            if cached is None:
-                require(len(events) == task.started_event_id, 30, "task_shows_wrong_events",
-                        f"{task.run_id}: {len(events)} for {task.started_event_id}")  # fmt: skip
-                run, commands = replay(events)
-            else:
-                run = cached.run
-                for place, (_, event) in enumerate(events, start=task.first_event_id):
-                    run.feed(place, event)
-                require(task.first_event_id + len(events) - 1 == task.started_event_id, 30, "task_shows_wrong_events",
-                        f"{task.run_id}: {task.first_event_id}+{len(events)} for {task.started_event_id}")  # fmt: skip
-                commands = run.turn()
-        except Nondeterminism as error:
-            raise Violation(34, "nondeterminism", f"{task.run_id}: {error}") from error
-        if self._faults.live and self._chance.random() < self._faults.workflow_task_stuck:
-            self._log.hit("workflow_task_stuck")
-            self._cache.pop((namespace, task.run_id), None)
-            self.process.after(
-                int(self._chance.uniform(0.5, 2.0) * (task.timeout or SECOND)), "stuck turn",
-                self._complete, namespace, task, run, commands,
-            )  # fmt: skip
-        elif self._faults.live and self._chance.random() < self._faults.workflow_task_failed:
-            self._log.hit("workflow_task_failed")
-            self._fail(namespace, task)
-        else:
-            self._complete(namespace, task, run, commands)
-
-    def _complete(self, namespace: str, task: WorkflowTask, run: Interpreter, commands: tuple[Command, ...]) -> None:
-        keep = self._cache_max > 0 and not run.closed
-        cached = Cached(run, task.started_event_id + 1 + len(commands))
-        if keep:
-            self._cache[(namespace, task.run_id)] = cached
-            while len(self._cache) > self._cache_max:
-                del self._cache[next(iter(self._cache))]
-        done = WorkflowTaskDone(token=task.token, commands=commands, cached=keep)
-        request = CompleteWorkflowTasks(worker=self.name, done=(done,), new_run_ids=(self.mint("run"),))
-
-        def answered(reply: Reply | None) -> None:
-            self._turn_over(namespace)
-            if not isinstance(reply, WorkflowTasksReply) or reply.done[0].refused is not None:
-                self._cache.pop((namespace, task.run_id), None)
-                if isinstance(reply, WorkflowTasksReply) and reply.done[0].refused is not None:
-                    self._refused(task, reply.done[0].refused)
-                return
-            for place, command in enumerate(commands, start=task.started_event_id + 2):
-                run.echo(place, command)
-            require(reply.done[0].last_event_id == cached.last_event_id, 34, "turn_ends_elsewhere",
-                    f"{task.run_id}: {reply.done[0].last_event_id}, expected {cached.last_event_id}")  # fmt: skip
-            cached.acknowledged = True
-            for won in run.won:
-                self._coverage.hit("wait_signal_won" if won == "signal" else "wait_timeout_won")
-            run.won.clear()
-
-        self._caller.call(namespace, request, answered, patience=SECOND, attempts_max=4)
-
-    def _refused(self, task: WorkflowTask, refused: Refused) -> None:
-        if refused.code == "unhandled_command":
-            self._coverage.hit("unhandled_command")
-        elif refused.code in ("workflow_task_lost", "workflow_closed", "workflow_not_found"):
-            self._coverage.hit("workflow_task_stale")
-        else:
-            raise Violation(34, "turn_refused", f"{task.run_id}: {refused.code}: {refused.fact}")
-
-    def _fail(self, namespace: str, task: WorkflowTask) -> None:
-        self._cache.pop((namespace, task.run_id), None)
-        failure = Failure(kind=FailureKind.APPLICATION, type="Bug", message="The worker had a bad day.")
-        item = WorkflowTaskNotDone(token=task.token, cause="workflow_worker_unhandled_failure", failure=failure)
-        request = CompleteWorkflowTasks(worker=self.name, not_done=(item,))
-        self._caller.call(namespace, request, lambda _: self._turn_over(namespace), patience=SECOND, attempts_max=2)
-
-    def _turn_over(self, namespace: str) -> None:
-        self._turns = max(0, self._turns - 1)
-        self._poll_soon(namespace)

@@ -16,6 +16,8 @@ from outlast.sim.node import Ticket
 from outlast.sim.scene import Scene
 from outlast.sim.violation import require
 
+_FAILED = frozenset({"failed", "canceled", "terminated", "timed_out"})
+
 
 class Durability:
     """Watches every answer."""
@@ -60,6 +62,8 @@ class Durability:
                 for item, part in zip(request.items, reply.items, strict=True):
                     if isinstance(part, i.WorkflowStarted):
                         self._start(namespace, item, part)
+                    else:
+                        self._start_refused(item, part)
             case i.TaskEnqueuedReply():
                 assert isinstance(request, i.EnqueueTask)
                 self._enqueue(namespace, request, reply)
@@ -109,6 +113,43 @@ class Durability:
             case _:
                 pass
 
+    def refused(self, ticket: Ticket, reply: i.Refused) -> None:
+        """Check that a refusal of a start speaks of a run that is committed, and that its policy asks for it."""
+        if isinstance(ticket.request, i.StartWorkflow):
+            self._start_refused(ticket.request, reply)
+
+    def _start_refused(self, request: i.StartWorkflow, reply: i.Refused) -> None:
+        if reply.code not in {"workflow_already_open", "workflow_id_reuse_refused"}:
+            return
+        row = self._scene.mirror.runs.get(reply.facts.get("run_id", ""))
+        require(row is not None, 6, "refused_for_uncommitted_run", f"{request.run_id}: {reply.fact}")
+        assert row is not None
+        if reply.code == "workflow_already_open":
+            require(request.if_open is i.IfOpen.FAIL, 32, "refused_against_policy", f"{request.if_open}: {reply.fact}")
+            return
+        failed = row.status in _FAILED
+        allowed = request.if_closed is i.IfClosed.ALLOW or (request.if_closed is i.IfClosed.ALLOW_IF_FAILED and failed)
+        require(not allowed, 32, "refused_against_policy", f"{request.if_closed}: {reply.fact}")
+
+    def _allowed(self, request: i.StartWorkflow, row: RunRow) -> None:
+        """Check that the run before let this one begin."""
+        before = [
+            other
+            for other in self._runs_of(row.namespace, row.workflow_id)
+            if other.opened_no < row.opened_no and other.run_id != row.run_id
+        ]
+        if not before:
+            return
+        last = max(before, key=lambda other: other.opened_no)
+        require(last.closed_at, 32, "started_beside_an_open_run", f"{row.run_id} beside {last.run_id}")
+        if request.if_closed is i.IfClosed.REJECT:
+            replaced = last.status == i.RunStatus.TERMINATED.value and request.if_open is i.IfOpen.TERMINATE
+            require(replaced, 32, "started_against_policy", f"{row.run_id} after {last.run_id}, {last.status}")
+        elif request.if_closed is i.IfClosed.ALLOW_IF_FAILED:
+            require(
+                last.status in _FAILED, 32, "started_against_policy", f"{row.run_id} after {last.run_id}, {last.status}"
+            )
+
     def _start(self, namespace: str, request: i.StartWorkflow, reply: i.WorkflowStarted) -> None:
         hit = self._scene.coverage.hit
         row = self._scene.mirror.runs.get(reply.run_id)
@@ -116,6 +157,8 @@ class Durability:
         key = (namespace, reply.workflow_id, request.request_id)
         known = self._started.setdefault(key, reply.run_id)
         require(known == reply.run_id, 5, "one_request_two_runs", f"{key}: {known} and {reply.run_id}")
+        if reply.started and not reply.replayed and row is not None:
+            self._allowed(request, row)
         if reply.replayed:
             hit("duplicate_start_replayed")
         if not reply.started:
@@ -229,6 +272,7 @@ class Durability:
     def _outcome(self, reply: i.WorkflowOutcome) -> None:
         row = self._scene.mirror.runs.get(reply.run_id)
         require(row is not None and row.status == reply.status.value, 1, "outcome_before_commit", reply.run_id)
+        require(reply.status is not i.RunStatus.CONTINUED_AS_NEW, 35, "caller_not_handed_on", reply.run_id)
         self._scene.coverage.hit("await_answered")
 
     # -- the ledger --

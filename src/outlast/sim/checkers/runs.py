@@ -49,13 +49,10 @@ class Runs:
         }
         for run_id in touched:
             self._activities(run_id)
-        for key, value in mirror.counters.items():
-            if not key[1].startswith(("tasks:", "runs:")):
-                continue  # what fairness remembers is no count
-            require(mirror.recount.get(key, 0) == value, 29, "counter_not_a_recount",
-                    f"{key} is {value}, counted {mirror.recount.get(key, 0)}")  # fmt: skip
-        for key, value in mirror.recount.items():
-            require(mirror.counters.get(key, 0) == value, 29, "counter_missing", f"{key}: counted {value}")
+        for key in (*change.batch.counters, *change.counted):
+            if key[1].startswith(("tasks:", "runs:")):  # what fairness remembers is no count
+                stored, counted = mirror.counters.get(key, 0), mirror.recount.get(key, 0)
+                require(stored == counted, 29, "counter_not_a_recount", f"{key} is {stored}, counted {counted}")
 
     def _row(self, row: RunRow) -> None:
         mirror = self._scene.mirror
