@@ -22,9 +22,6 @@ class Backlog(Generic[I]):
         self._counting = threading.Lock()
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
 
-    def __len__(self) -> int:
-        return len(self._items)
-
     def put(self, items: Iterable[I]) -> None:
         """Add ``items``. From any thread."""
         self._items.extend(items)

@@ -32,10 +32,6 @@ class Sender(Generic[I]):
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def __len__(self) -> int:
-        """Return how many items wait for the next call."""
-        return len(self._waiting)
-
     def put(self, items: Iterable[I]) -> None:
         """Take ``items`` up."""
         self._waiting.extend(items)

@@ -18,7 +18,6 @@ from outlast.protocol.transport import Transport
 from outlast.sdk.client import default_identity, mint
 from outlast.sdk.converter import Converter
 from outlast.sdk.handlers import Handlers
-from outlast.sdk.misuse import NotStarted
 from outlast.sdk.options import WorkerOptions
 from outlast.sdk.pause import Pause
 from outlast.sdk.portal import Portal
@@ -118,10 +117,6 @@ class Worker:
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._portal.loop.call_soon_threadsafe(self._ask_again)
 
-    def wait(self) -> None:
-        """Return when the worker has ended; raises what ended it, if it was not ``stop``."""
-        self._portal.submit(self._wait()).result()
-
     def _ask_again(self) -> None:
         for asking in self._asking:
             asking.cancel()
@@ -167,11 +162,6 @@ class Worker:
         self._turns.close()
         self._ended.set()
 
-    async def _wait(self) -> None:
-        await self._ended.wait()
-        if self.error is not None:
-            raise self.error
-
     def _spawn(self, name: str, run: Callable[[], Awaitable[None]]) -> "asyncio.Task[None]":
         return asyncio.get_running_loop().create_task(self._forever(name, run), name=f"outlast-{name}")
 
@@ -199,10 +189,7 @@ class Worker:
             LOGGER.error("worker_ended code=%s error=%s", error.code, error)
             self.error = error
             self._stopping = True
-            self._closing = asyncio.get_running_loop().create_task(self._end_failed())
-
-    async def _end_failed(self) -> None:
-        await self._end()
+            self._closing = asyncio.get_running_loop().create_task(self._end(), name="outlast-end")
 
     async def _poll_tasks(self, *, is_async: bool) -> None:
         handlers = self._handlers
@@ -292,10 +279,3 @@ class Worker:
             await self._transport.call(request, timeout=CALL_TIMEOUT)
         except Refusal as error:
             LOGGER.warning("return_failed tasks=%d error=%s", len(tokens), error)
-
-    def check_running(self) -> None:
-        """Raise what ended the worker, or NotStarted once it was stopped."""
-        if self.error is not None:
-            raise self.error
-        if self._stopping:
-            raise NotStarted("worker_stopped", "The worker has stopped.", remedy="Start the app again.")
