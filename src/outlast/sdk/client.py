@@ -3,7 +3,7 @@
 import os
 import socket
 import time
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import uuid_utils
 
@@ -91,8 +91,3 @@ def default_identity() -> str:
 def seconds(timeout: Duration | None) -> float | None:
     """Return ``timeout`` in seconds; None waits for ever."""
     return None if timeout is None else seconds_of(timeout, name="timeout")
-
-
-def single(payloads: tuple[Any, ...]) -> Any:
-    """Return the payload of a result; None when there is none."""
-    return payloads[0] if payloads else None
