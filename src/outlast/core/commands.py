@@ -11,7 +11,7 @@ from outlast.core.payload import Payload, Payloads
 from outlast.core.retry import RetryPolicy
 
 
-class ScheduleActivity(msgspec.Struct, frozen=True, array_like=True, tag=1, kw_only=True):
+class ScheduleActivity(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1, kw_only=True):
     """Ask for an activity. ``activity_id`` is its place in the run ("1", "2", …); spans in nanoseconds, 0 for none.
 
     ``operation_key`` is the user's explicit key for the operation id, else "" and the place counts.
@@ -32,31 +32,31 @@ class ScheduleActivity(msgspec.Struct, frozen=True, array_like=True, tag=1, kw_o
     summary: str = ""
 
 
-class RequestCancelActivity(msgspec.Struct, frozen=True, array_like=True, tag=2, kw_only=True):
+class RequestCancelActivity(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2, kw_only=True):
     activity_id: str
 
 
-class StartTimer(msgspec.Struct, frozen=True, array_like=True, tag=3, kw_only=True):
+class StartTimer(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=3, kw_only=True):
     timer_id: str
     start_to_fire: int
     summary: str = ""
 
 
-class CancelTimer(msgspec.Struct, frozen=True, array_like=True, tag=4, kw_only=True):
+class CancelTimer(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=4, kw_only=True):
     timer_id: str
 
 
-class RecordMarker(msgspec.Struct, frozen=True, array_like=True, tag=5, kw_only=True):
+class RecordMarker(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=5, kw_only=True):
     marker_name: str
     details: dict[str, Payload] | None = None
     failure: Failure | None = None
 
 
-class UpsertSearchAttributes(msgspec.Struct, frozen=True, array_like=True, tag=6, kw_only=True):
+class UpsertSearchAttributes(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=6, kw_only=True):
     search_attributes: dict[str, Payload]
 
 
-class EnqueueDetached(msgspec.Struct, frozen=True, array_like=True, tag=7, kw_only=True):
+class EnqueueDetached(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=7, kw_only=True):
     """Enqueue a standalone task that outlives the run; ``place`` gives it its id."""
 
     place: str
@@ -73,19 +73,19 @@ class EnqueueDetached(msgspec.Struct, frozen=True, array_like=True, tag=7, kw_on
     priority: int = 3
 
 
-class CompleteWorkflow(msgspec.Struct, frozen=True, array_like=True, tag=20, kw_only=True):
+class CompleteWorkflow(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=20, kw_only=True):
     result: Payloads = ()
 
 
-class FailWorkflow(msgspec.Struct, frozen=True, array_like=True, tag=21, kw_only=True):
+class FailWorkflow(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=21, kw_only=True):
     failure: Failure
 
 
-class CancelWorkflow(msgspec.Struct, frozen=True, array_like=True, tag=22, kw_only=True):
+class CancelWorkflow(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=22, kw_only=True):
     details: Payloads = ()
 
 
-class ContinueAsNew(msgspec.Struct, frozen=True, array_like=True, tag=23, kw_only=True):
+class ContinueAsNew(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=23, kw_only=True):
     """End this run and start the next with fresh history.
 
     ``unreceived`` are the event ids of signals in this run's history that the code never received and ``signals`` those

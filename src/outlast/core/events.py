@@ -16,7 +16,7 @@ from outlast.core.retry import RetryPolicy
 Headers = dict[str, Payload]
 
 
-class WorkflowExecutionStarted(msgspec.Struct, frozen=True, array_like=True, tag=1, kw_only=True):
+class WorkflowExecutionStarted(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1, kw_only=True):
     workflow_type: str
     task_queue: str
     input: Payloads = ()
@@ -43,31 +43,31 @@ class WorkflowExecutionStarted(msgspec.Struct, frozen=True, array_like=True, tag
     extra: dict[str, bytes] | None = None
 
 
-class WorkflowExecutionCompleted(msgspec.Struct, frozen=True, array_like=True, tag=2, kw_only=True):
+class WorkflowExecutionCompleted(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2, kw_only=True):
     result: Payloads = ()
     workflow_task_completed_event_id: int = 0
     new_run_id: str = ""
 
 
-class WorkflowExecutionFailed(msgspec.Struct, frozen=True, array_like=True, tag=3, kw_only=True):
+class WorkflowExecutionFailed(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=3, kw_only=True):
     failure: Failure
     retry_state: str = "retry_policy_not_set"
     workflow_task_completed_event_id: int = 0
     new_run_id: str = ""
 
 
-class WorkflowExecutionTimedOut(msgspec.Struct, frozen=True, array_like=True, tag=4, kw_only=True):
+class WorkflowExecutionTimedOut(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=4, kw_only=True):
     retry_state: str = "timeout"
     new_run_id: str = ""
 
 
-class WorkflowTaskScheduled(msgspec.Struct, frozen=True, array_like=True, tag=5, kw_only=True):
+class WorkflowTaskScheduled(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=5, kw_only=True):
     task_queue: str = ""
     start_to_close_timeout: int = 0
     attempt: int = 1
 
 
-class WorkflowTaskStarted(msgspec.Struct, frozen=True, array_like=True, tag=6, kw_only=True):
+class WorkflowTaskStarted(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=6, kw_only=True):
     """Its instant is the run's clock for the turn it opens."""
 
     scheduled_event_id: int
@@ -77,7 +77,7 @@ class WorkflowTaskStarted(msgspec.Struct, frozen=True, array_like=True, tag=6, k
     request_id: str = ""
 
 
-class WorkflowTaskCompleted(msgspec.Struct, frozen=True, array_like=True, tag=7, kw_only=True):
+class WorkflowTaskCompleted(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=7, kw_only=True):
     scheduled_event_id: int
     started_event_id: int
     identity: str = ""
@@ -88,13 +88,13 @@ class WorkflowTaskCompleted(msgspec.Struct, frozen=True, array_like=True, tag=7,
     extra: dict[str, bytes] | None = None
 
 
-class WorkflowTaskTimedOut(msgspec.Struct, frozen=True, array_like=True, tag=8, kw_only=True):
+class WorkflowTaskTimedOut(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=8, kw_only=True):
     scheduled_event_id: int
     started_event_id: int
     timeout_type: str = "start_to_close"
 
 
-class WorkflowTaskFailed(msgspec.Struct, frozen=True, array_like=True, tag=9, kw_only=True):
+class WorkflowTaskFailed(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=9, kw_only=True):
     scheduled_event_id: int
     started_event_id: int
     cause: (
@@ -106,7 +106,7 @@ class WorkflowTaskFailed(msgspec.Struct, frozen=True, array_like=True, tag=9, kw
     new_run_id: str = ""
 
 
-class ActivityTaskScheduled(msgspec.Struct, frozen=True, array_like=True, tag=10, kw_only=True):
+class ActivityTaskScheduled(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=10, kw_only=True):
     activity_id: str  # the worker's name for it: its place in the run
     activity_type: str
     task_queue: str
@@ -125,7 +125,7 @@ class ActivityTaskScheduled(msgspec.Struct, frozen=True, array_like=True, tag=10
     extra: dict[str, bytes] | None = None
 
 
-class ActivityTaskStarted(msgspec.Struct, frozen=True, array_like=True, tag=11, kw_only=True):
+class ActivityTaskStarted(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=11, kw_only=True):
     """Written together with the event that closes the activity, with the number of the last attempt."""
 
     scheduled_event_id: int
@@ -136,14 +136,14 @@ class ActivityTaskStarted(msgspec.Struct, frozen=True, array_like=True, tag=11, 
     build: str = ""
 
 
-class ActivityTaskCompleted(msgspec.Struct, frozen=True, array_like=True, tag=12, kw_only=True):
+class ActivityTaskCompleted(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=12, kw_only=True):
     scheduled_event_id: int
     started_event_id: int
     result: Payloads = ()
     identity: str = ""
 
 
-class ActivityTaskFailed(msgspec.Struct, frozen=True, array_like=True, tag=13, kw_only=True):
+class ActivityTaskFailed(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=13, kw_only=True):
     scheduled_event_id: int
     started_event_id: int
     failure: Failure
@@ -151,7 +151,7 @@ class ActivityTaskFailed(msgspec.Struct, frozen=True, array_like=True, tag=13, k
     identity: str = ""
 
 
-class ActivityTaskTimedOut(msgspec.Struct, frozen=True, array_like=True, tag=14, kw_only=True):
+class ActivityTaskTimedOut(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=14, kw_only=True):
     scheduled_event_id: int
     started_event_id: int
     timeout_type: str
@@ -159,12 +159,12 @@ class ActivityTaskTimedOut(msgspec.Struct, frozen=True, array_like=True, tag=14,
     retry_state: str
 
 
-class ActivityTaskCancelRequested(msgspec.Struct, frozen=True, array_like=True, tag=15, kw_only=True):
+class ActivityTaskCancelRequested(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=15, kw_only=True):
     scheduled_event_id: int
     workflow_task_completed_event_id: int = 0
 
 
-class ActivityTaskCanceled(msgspec.Struct, frozen=True, array_like=True, tag=16, kw_only=True):
+class ActivityTaskCanceled(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=16, kw_only=True):
     scheduled_event_id: int
     started_event_id: int
     details: Payloads = ()
@@ -172,7 +172,7 @@ class ActivityTaskCanceled(msgspec.Struct, frozen=True, array_like=True, tag=16,
     identity: str = ""
 
 
-class TimerStarted(msgspec.Struct, frozen=True, array_like=True, tag=17, kw_only=True):
+class TimerStarted(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=17, kw_only=True):
     timer_id: str
     start_to_fire: int
     fire_at: int
@@ -180,30 +180,30 @@ class TimerStarted(msgspec.Struct, frozen=True, array_like=True, tag=17, kw_only
     summary: str = ""
 
 
-class TimerFired(msgspec.Struct, frozen=True, array_like=True, tag=18, kw_only=True):
+class TimerFired(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=18, kw_only=True):
     timer_id: str
     started_event_id: int
 
 
-class TimerCanceled(msgspec.Struct, frozen=True, array_like=True, tag=19, kw_only=True):
+class TimerCanceled(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=19, kw_only=True):
     timer_id: str
     started_event_id: int
     workflow_task_completed_event_id: int = 0
     identity: str = ""
 
 
-class WorkflowExecutionCancelRequested(msgspec.Struct, frozen=True, array_like=True, tag=20, kw_only=True):
+class WorkflowExecutionCancelRequested(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=20, kw_only=True):
     reason: str = ""
     identity: str = ""
     request_id: str = ""
 
 
-class WorkflowExecutionCanceled(msgspec.Struct, frozen=True, array_like=True, tag=21, kw_only=True):
+class WorkflowExecutionCanceled(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=21, kw_only=True):
     details: Payloads = ()
     workflow_task_completed_event_id: int = 0
 
 
-class MarkerRecorded(msgspec.Struct, frozen=True, array_like=True, tag=25, kw_only=True):
+class MarkerRecorded(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=25, kw_only=True):
     """A value that workflow code put into its history: ``side_effect``, ``patch``, ``note``, ``local_activity``."""
 
     marker_name: str
@@ -213,7 +213,7 @@ class MarkerRecorded(msgspec.Struct, frozen=True, array_like=True, tag=25, kw_on
     workflow_task_completed_event_id: int = 0
 
 
-class WorkflowExecutionSignaled(msgspec.Struct, frozen=True, array_like=True, tag=26, kw_only=True):
+class WorkflowExecutionSignaled(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=26, kw_only=True):
     signal_name: str
     input: Payloads = ()
     headers: Headers | None = None
@@ -222,13 +222,13 @@ class WorkflowExecutionSignaled(msgspec.Struct, frozen=True, array_like=True, ta
     sent_by: str = ""  # principal
 
 
-class WorkflowExecutionTerminated(msgspec.Struct, frozen=True, array_like=True, tag=27, kw_only=True):
+class WorkflowExecutionTerminated(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=27, kw_only=True):
     reason: str = ""
     details: Payloads = ()
     identity: str = ""
 
 
-class WorkflowExecutionContinuedAsNew(msgspec.Struct, frozen=True, array_like=True, tag=28, kw_only=True):
+class WorkflowExecutionContinuedAsNew(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=28, kw_only=True):
     new_run_id: str
     workflow_type: str
     task_queue: str
@@ -242,12 +242,12 @@ class WorkflowExecutionContinuedAsNew(msgspec.Struct, frozen=True, array_like=Tr
     workflow_task_completed_event_id: int = 0
 
 
-class UpsertWorkflowSearchAttributes(msgspec.Struct, frozen=True, array_like=True, tag=40, kw_only=True):
+class UpsertWorkflowSearchAttributes(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=40, kw_only=True):
     search_attributes: dict[str, Payload]
     workflow_task_completed_event_id: int = 0
 
 
-class TaskEnqueued(msgspec.Struct, frozen=True, array_like=True, tag=1000, kw_only=True):
+class TaskEnqueued(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1000, kw_only=True):
     """A detached standalone task was enqueued by workflow code, in the commit of this event."""
 
     task_id: str

@@ -19,7 +19,7 @@ class FailureKind(StrEnum):
     SERVER = "server"  # the engine closed it, for example at a limit
 
 
-class Failure(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class Failure(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=True):
     """An error as stored. Text is bounded by limits.FAILURE_TEXT_BYTES_MAX before it gets here.
 
     ``final`` means that no further attempt is made. ``next_delay`` (nanoseconds) overrides the backoff.

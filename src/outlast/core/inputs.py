@@ -35,7 +35,9 @@ class IfClosed(StrEnum):
 # --- requests of clients -------------------------------------------------------------------------------------------
 
 
-class StartWorkflow(msgspec.Struct, frozen=True, array_like=True, tag="start_workflow", tag_field="kind", kw_only=True):
+class StartWorkflow(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="start_workflow", tag_field="kind", kw_only=True
+):
     """``run_id`` is minted outside (UUIDv7); an empty ``workflow_id`` means: made from ``request_id``."""
 
     type: str
@@ -59,7 +61,7 @@ class StartWorkflow(msgspec.Struct, frozen=True, array_like=True, tag="start_wor
 
 
 class StartWorkflows(
-    msgspec.Struct, frozen=True, array_like=True, tag="start_workflows", tag_field="kind", kw_only=True
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="start_workflows", tag_field="kind", kw_only=True
 ):
     """Up to BATCH_ITEMS_MAX starts; each has its own outcome."""
 
@@ -67,7 +69,7 @@ class StartWorkflows(
 
 
 class SignalWorkflow(
-    msgspec.Struct, frozen=True, array_like=True, tag="signal_workflow", tag_field="kind", kw_only=True
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="signal_workflow", tag_field="kind", kw_only=True
 ):
     workflow_id: str
     name: str
@@ -79,7 +81,7 @@ class SignalWorkflow(
 
 
 class CancelWorkflow(
-    msgspec.Struct, frozen=True, array_like=True, tag="cancel_workflow", tag_field="kind", kw_only=True
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="cancel_workflow", tag_field="kind", kw_only=True
 ):
     workflow_id: str
     request_id: str
@@ -89,7 +91,7 @@ class CancelWorkflow(
 
 
 class TerminateWorkflow(
-    msgspec.Struct, frozen=True, array_like=True, tag="terminate_workflow", tag_field="kind", kw_only=True
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="terminate_workflow", tag_field="kind", kw_only=True
 ):
     workflow_id: str
     request_id: str
@@ -99,13 +101,15 @@ class TerminateWorkflow(
 
 
 class DescribeWorkflow(
-    msgspec.Struct, frozen=True, array_like=True, tag="describe_workflow", tag_field="kind", kw_only=True
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="describe_workflow", tag_field="kind", kw_only=True
 ):
     workflow_id: str
     run_id: str = ""
 
 
-class AwaitWorkflow(msgspec.Struct, frozen=True, array_like=True, tag="await_workflow", tag_field="kind", kw_only=True):
+class AwaitWorkflow(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="await_workflow", tag_field="kind", kw_only=True
+):
     """Answered when the run has closed. With ``follow``, a run that continued as new hands the caller on to the next."""
 
     workflow_id: str
@@ -113,7 +117,9 @@ class AwaitWorkflow(msgspec.Struct, frozen=True, array_like=True, tag="await_wor
     follow: bool = True
 
 
-class EnqueueTask(msgspec.Struct, frozen=True, array_like=True, tag="enqueue_task", tag_field="kind", kw_only=True):
+class EnqueueTask(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="enqueue_task", tag_field="kind", kw_only=True
+):
     """``task_id`` is minted outside (UUIDv7); ``key`` is the idempotency key, which the SDK always mints."""
 
     task_id: str
@@ -136,28 +142,36 @@ class EnqueueTask(msgspec.Struct, frozen=True, array_like=True, tag="enqueue_tas
     fingerprint: str = ""
 
 
-class EnqueueTasks(msgspec.Struct, frozen=True, array_like=True, tag="enqueue_tasks", tag_field="kind", kw_only=True):
+class EnqueueTasks(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="enqueue_tasks", tag_field="kind", kw_only=True
+):
     items: tuple[EnqueueTask, ...]
 
 
-class CancelTask(msgspec.Struct, frozen=True, array_like=True, tag="cancel_task", tag_field="kind", kw_only=True):
+class CancelTask(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="cancel_task", tag_field="kind", kw_only=True
+):
     task_id: str
     reason: str = ""
     identity: str = ""
 
 
-class DescribeTask(msgspec.Struct, frozen=True, array_like=True, tag="describe_task", tag_field="kind", kw_only=True):
+class DescribeTask(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="describe_task", tag_field="kind", kw_only=True
+):
     task_id: str
 
 
-class AwaitTask(msgspec.Struct, frozen=True, array_like=True, tag="await_task", tag_field="kind", kw_only=True):
+class AwaitTask(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="await_task", tag_field="kind", kw_only=True
+):
     task_id: str
 
 
 # --- requests of workers -------------------------------------------------------------------------------------------
 
 
-class Poll(msgspec.Struct, frozen=True, array_like=True, tag="poll", tag_field="kind", kw_only=True):
+class Poll(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="poll", tag_field="kind", kw_only=True):
     """Ask for work. Asking again with the same ``poll_id`` gives the same leases (ARCHITECTURE §8).
 
     ``slots`` and ``workflow_slots`` say how much fits; ``wait`` is how long the request may be held when there is nothing.
@@ -175,14 +189,14 @@ class Poll(msgspec.Struct, frozen=True, array_like=True, tag="poll", tag_field="
     build: str = ""
 
 
-class Begin(msgspec.Struct, frozen=True, array_like=True, tag="begin", tag_field="kind", kw_only=True):
+class Begin(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="begin", tag_field="kind", kw_only=True):
     """Say that handlers are about to run. Needed, and acknowledged first, where ``TaskLease.begin_needed``."""
 
     tokens: "tuple[TaskToken, ...]"
     worker: str
 
 
-class HeartbeatItem(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class HeartbeatItem(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=True):
     """``details`` is what the next attempt sees; ``progress`` says that user code, not just the runner, gave a sign."""
 
     token: "TaskToken"
@@ -190,20 +204,26 @@ class HeartbeatItem(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     progress: bool = False
 
 
-class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat", tag_field="kind", kw_only=True):
+class Heartbeat(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="heartbeat", tag_field="kind", kw_only=True
+):
     items: tuple[HeartbeatItem, ...]
     worker: str
 
 
-class TaskSucceeded(msgspec.Struct, frozen=True, array_like=True, tag="succeeded", tag_field="kind", kw_only=True):
+class TaskSucceeded(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="succeeded", tag_field="kind", kw_only=True
+):
     result: Payloads = ()
 
 
-class TaskFailed(msgspec.Struct, frozen=True, array_like=True, tag="failed", tag_field="kind", kw_only=True):
+class TaskFailed(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="failed", tag_field="kind", kw_only=True):
     failure: Failure
 
 
-class TaskCanceled(msgspec.Struct, frozen=True, array_like=True, tag="canceled", tag_field="kind", kw_only=True):
+class TaskCanceled(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="canceled", tag_field="kind", kw_only=True
+):
     """The handler stopped because it was asked to. Without a cancel request it counts as a failure."""
 
     details: Payloads = ()
@@ -212,19 +232,23 @@ class TaskCanceled(msgspec.Struct, frozen=True, array_like=True, tag="canceled",
 TaskOutcome = TaskSucceeded | TaskFailed | TaskCanceled
 
 
-class Completion(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class Completion(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=True):
     token: "TaskToken"
     outcome: TaskOutcome
     details: Payload | None = None  # last heartbeat details, stored before the outcome is looked at
 
 
-class CompleteTasks(msgspec.Struct, frozen=True, array_like=True, tag="complete_tasks", tag_field="kind", kw_only=True):
+class CompleteTasks(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="complete_tasks", tag_field="kind", kw_only=True
+):
     items: tuple[Completion, ...]
     worker: str
     identity: str = ""
 
 
-class ReturnTasks(msgspec.Struct, frozen=True, array_like=True, tag="return_tasks", tag_field="kind", kw_only=True):
+class ReturnTasks(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="return_tasks", tag_field="kind", kw_only=True
+):
     """Hand back leases whose handlers never started: the attempts do not count."""
 
     tokens: "tuple[TaskToken, ...]"
@@ -232,7 +256,7 @@ class ReturnTasks(msgspec.Struct, frozen=True, array_like=True, tag="return_task
     worker: str
 
 
-class WorkflowTaskDone(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class WorkflowTaskDone(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=True):
     """``cached``: the worker keeps the run in memory and wants its next turn (sticky)."""
 
     token: "WorkflowToken"
@@ -246,7 +270,7 @@ class WorkflowTaskDone(msgspec.Struct, frozen=True, array_like=True, kw_only=Tru
     force_new: bool = False  # another turn at once (local work goes on)
 
 
-class WorkflowTaskNotDone(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class WorkflowTaskNotDone(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=True):
     token: "WorkflowToken"
     cause: str
     failure: Failure
@@ -255,7 +279,13 @@ class WorkflowTaskNotDone(msgspec.Struct, frozen=True, array_like=True, kw_only=
 
 
 class CompleteWorkflowTasks(
-    msgspec.Struct, frozen=True, array_like=True, tag="complete_workflow_tasks", tag_field="kind", kw_only=True
+    msgspec.Struct,
+    frozen=True,
+    array_like=True,
+    gc=False,
+    tag="complete_workflow_tasks",
+    tag_field="kind",
+    kw_only=True,
 ):
     """``new_run_ids``: one fresh id per item of ``done``, minted outside, used if it continues as new."""
 
@@ -265,7 +295,9 @@ class CompleteWorkflowTasks(
     new_run_ids: tuple[str, ...] = ()
 
 
-class StopWorker(msgspec.Struct, frozen=True, array_like=True, tag="stop_worker", tag_field="kind", kw_only=True):
+class StopWorker(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="stop_worker", tag_field="kind", kw_only=True
+):
     """The worker takes nothing more: its waiting polls are answered empty, its runs are no longer sticky."""
 
     worker: str
@@ -297,14 +329,14 @@ Request = (
 # --- tokens --------------------------------------------------------------------------------------------------------
 
 
-class TaskToken(msgspec.Struct, frozen=True, array_like=True):
+class TaskToken(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Proof of a task lease. ``lease`` grows with every lease of the task, counted attempt or not."""
 
     task_id: str
     lease: int
 
 
-class WorkflowToken(msgspec.Struct, frozen=True, array_like=True):
+class WorkflowToken(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Proof of a workflow task: (incarnation, epoch, dispatch number) of the owner that gave it out (ARCHITECTURE §6)."""
 
     run_id: str
@@ -341,7 +373,7 @@ class TaskState(StrEnum):
 
 
 class WorkflowStarted(
-    msgspec.Struct, frozen=True, array_like=True, tag="workflow_started", tag_field="kind", kw_only=True
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="workflow_started", tag_field="kind", kw_only=True
 ):
     """``started`` is False when an open run was returned; ``replayed`` when the same request had started it before."""
 
@@ -351,7 +383,7 @@ class WorkflowStarted(
     replayed: bool = False
 
 
-class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused", tag_field="kind", kw_only=True):
+class Refused(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="refused", tag_field="kind", kw_only=True):
     """Nothing was recorded, and why. ``retryable`` means: the same request may succeed later."""
 
     code: str
@@ -362,18 +394,18 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused", tag_f
 
 
 class WorkflowsStarted(
-    msgspec.Struct, frozen=True, array_like=True, tag="workflows_started", tag_field="kind", kw_only=True
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="workflows_started", tag_field="kind", kw_only=True
 ):
     items: tuple[WorkflowStarted | Refused, ...]
 
 
-class Accepted(msgspec.Struct, frozen=True, array_like=True, tag="accepted", tag_field="kind", kw_only=True):
+class Accepted(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="accepted", tag_field="kind", kw_only=True):
     """It is recorded. ``changed`` is False when there was nothing to do (a repeat, or closed already)."""
 
     changed: bool = True
 
 
-class PendingActivity(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class PendingActivity(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=True):
     activity_id: str
     scheduled_event_id: int
     task_id: str
@@ -388,14 +420,16 @@ class PendingActivity(msgspec.Struct, frozen=True, array_like=True, kw_only=True
     last_failure: Failure | None = None
 
 
-class PendingTimer(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class PendingTimer(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=True):
     timer_id: str
     started_event_id: int
     fire_at: int
     summary: str = ""
 
 
-class WorkflowInfo(msgspec.Struct, frozen=True, array_like=True, tag="workflow_info", tag_field="kind", kw_only=True):
+class WorkflowInfo(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="workflow_info", tag_field="kind", kw_only=True
+):
     """What is known of a run. Instants in nanoseconds, 0 for not yet; ``why`` says in words what it waits for."""
 
     namespace: str
@@ -430,7 +464,7 @@ class WorkflowInfo(msgspec.Struct, frozen=True, array_like=True, tag="workflow_i
 
 
 class WorkflowOutcome(
-    msgspec.Struct, frozen=True, array_like=True, tag="workflow_outcome", tag_field="kind", kw_only=True
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="workflow_outcome", tag_field="kind", kw_only=True
 ):
     """How a run ended; ``new_run_id`` when another run of the chain follows."""
 
@@ -443,17 +477,19 @@ class WorkflowOutcome(
 
 
 class TaskEnqueuedReply(
-    msgspec.Struct, frozen=True, array_like=True, tag="task_enqueued", tag_field="kind", kw_only=True
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="task_enqueued", tag_field="kind", kw_only=True
 ):
     task_id: str
     replayed: bool = False
 
 
-class TasksEnqueued(msgspec.Struct, frozen=True, array_like=True, tag="tasks_enqueued", tag_field="kind", kw_only=True):
+class TasksEnqueued(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="tasks_enqueued", tag_field="kind", kw_only=True
+):
     items: tuple[TaskEnqueuedReply | Refused, ...]
 
 
-class TaskInfo(msgspec.Struct, frozen=True, array_like=True, tag="task_info", tag_field="kind", kw_only=True):
+class TaskInfo(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="task_info", tag_field="kind", kw_only=True):
     namespace: str
     task_id: str
     type: str
@@ -481,7 +517,7 @@ class TaskInfo(msgspec.Struct, frozen=True, array_like=True, tag="task_info", ta
 
 
 class TaskOutcomeReply(
-    msgspec.Struct, frozen=True, array_like=True, tag="task_outcome", tag_field="kind", kw_only=True
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="task_outcome", tag_field="kind", kw_only=True
 ):
     task_id: str
     state: TaskState
@@ -491,7 +527,7 @@ class TaskOutcomeReply(
     failure: Failure | None = None
 
 
-class TaskLease(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class TaskLease(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=True):
     """A task given to a worker. ``deadline`` is when the attempt must have ended, ``lease`` how long until a heartbeat."""
 
     token: TaskToken
@@ -517,7 +553,7 @@ class TaskLease(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     priority: int = 3
 
 
-class WorkflowTask(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class WorkflowTask(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=True):
     """One turn of workflow code. ``events`` begin at ``first_event_id`` and end with the shown pair scheduled, started.
 
     ``first_event_id`` is 1 unless the worker has the run in memory; then it is the id after the last one it has seen
@@ -541,7 +577,7 @@ class WorkflowTask(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     identity: str = ""
 
 
-class Work(msgspec.Struct, frozen=True, array_like=True, tag="work", tag_field="kind", kw_only=True):
+class Work(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="work", tag_field="kind", kw_only=True):
     """The answer to a poll."""
 
     tasks: tuple[TaskLease, ...] = ()
@@ -549,30 +585,34 @@ class Work(msgspec.Struct, frozen=True, array_like=True, tag="work", tag_field="
     stop: bool = False  # the engine stops: ask another, or later
 
 
-class Begun(msgspec.Struct, frozen=True, array_like=True, tag="begun", tag_field="kind", kw_only=True):
+class Begun(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="begun", tag_field="kind", kw_only=True):
     """One answer per token: None for go ahead."""
 
     items: tuple[Refused | None, ...]
 
 
-class HeartbeatAnswer(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class HeartbeatAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=True):
     """``action`` is "continue", "cancel" (stop in good order) or "stop" (the lease is lost; change nothing more)."""
 
     action: str
     lease_until: int = 0
 
 
-class HeartbeatReply(msgspec.Struct, frozen=True, array_like=True, tag="heartbeats", tag_field="kind", kw_only=True):
+class HeartbeatReply(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="heartbeats", tag_field="kind", kw_only=True
+):
     items: tuple[HeartbeatAnswer, ...]
 
 
-class CompletionsReply(msgspec.Struct, frozen=True, array_like=True, tag="completions", tag_field="kind", kw_only=True):
+class CompletionsReply(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="completions", tag_field="kind", kw_only=True
+):
     """One answer per item, in order: None for recorded."""
 
     items: tuple[Refused | None, ...]
 
 
-class WorkflowTaskReply(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class WorkflowTaskReply(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=True):
     """``last_event_id``: the history's end that this completion made; the worker's cache goes on from it."""
 
     refused: Refused | None = None
@@ -580,7 +620,7 @@ class WorkflowTaskReply(msgspec.Struct, frozen=True, array_like=True, kw_only=Tr
 
 
 class WorkflowTasksReply(
-    msgspec.Struct, frozen=True, array_like=True, tag="workflow_tasks", tag_field="kind", kw_only=True
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="workflow_tasks", tag_field="kind", kw_only=True
 ):
     done: tuple[WorkflowTaskReply, ...] = ()
     not_done: tuple[WorkflowTaskReply, ...] = ()

@@ -4,8 +4,9 @@
 folding a history gives; checkers compare the two.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import Any, Final
 
 from outlast.core import events as e
 from outlast.core.inputs import Refused, RunStatus, WorkflowOutcome, WorkflowTaskReply
@@ -121,58 +122,83 @@ def fold(history: list[e.Timed]) -> Derived:
 
 
 def apply(state: RunState, event_id: int, event: e.Event) -> None:
-    """Fold one event into the derived half of ``state``."""
-    if type(event) in _LEAVE_NO_MARK:
-        return
-    match event:
-        case e.WorkflowTaskCompleted():
-            state.last_task_started_id = event.started_event_id
-            state.last_task_completed_id = event_id
-        case e.ActivityTaskScheduled():
-            state.activities[event_id] = OpenActivity(event.activity_id, event.task_id)
-        case e.ActivityTaskCompleted() | e.ActivityTaskFailed() | e.ActivityTaskTimedOut() | e.ActivityTaskCanceled():
-            state.activities.pop(event.scheduled_event_id, None)
-        case e.ActivityTaskCancelRequested():
-            if (activity := state.activities.get(event.scheduled_event_id)) is not None:
-                activity.cancel_event_id = event_id
-        case e.TimerStarted():
-            state.timers[event.timer_id] = OpenTimer(event_id, event.fire_at, event.summary)
-        case e.TimerFired() | e.TimerCanceled():
-            del state.timers[event.timer_id]
-        case e.WorkflowExecutionSignaled():
-            state.signals += 1
-        case e.WorkflowExecutionCancelRequested():
-            state.cancel_requested = True
-        case e.UpsertWorkflowSearchAttributes():
-            state.search_attributes = {**(state.search_attributes or {}), **event.search_attributes}
-        case e.WorkflowExecutionStarted():
-            state.search_attributes = event.search_attributes
-        case (
-            e.WorkflowExecutionCompleted()
-            | e.WorkflowExecutionFailed()
-            | e.WorkflowExecutionTimedOut()
-            | e.WorkflowExecutionCanceled()
-            | e.WorkflowExecutionTerminated()
-            | e.WorkflowExecutionContinuedAsNew()
-        ):
-            state.activities.clear()
-            state.timers.clear()
-        case (
-            e.WorkflowTaskScheduled()
-            | e.WorkflowTaskStarted()
-            | e.WorkflowTaskTimedOut()
-            | e.WorkflowTaskFailed()
-            | e.ActivityTaskStarted()
-            | e.MarkerRecorded()
-            | e.TaskEnqueued()
-        ):
-            pass
-        case _:
-            assert_never(event)
+    """Fold one event into the derived half of ``state``. Kinds that are not in the table leave no mark on it."""
+    fold_one = _FOLDS.get(type(event))
+    if fold_one is not None:
+        fold_one(state, event_id, event)
 
 
-# Half of all events; looked up before the switch, which would come to them last.
-_LEAVE_NO_MARK = frozenset(
+def _task_completed(state: RunState, event_id: int, event: e.WorkflowTaskCompleted) -> None:
+    state.last_task_started_id = event.started_event_id
+    state.last_task_completed_id = event_id
+
+
+def _activity_scheduled(state: RunState, event_id: int, event: e.ActivityTaskScheduled) -> None:
+    state.activities[event_id] = OpenActivity(event.activity_id, event.task_id)
+
+
+def _activity_cancel_requested(state: RunState, event_id: int, event: e.ActivityTaskCancelRequested) -> None:
+    if (activity := state.activities.get(event.scheduled_event_id)) is not None:
+        activity.cancel_event_id = event_id
+
+
+def _activity_ended(
+    state: RunState,
+    _: int,
+    event: e.ActivityTaskCompleted | e.ActivityTaskFailed | e.ActivityTaskTimedOut | e.ActivityTaskCanceled,
+) -> None:
+    state.activities.pop(event.scheduled_event_id, None)
+
+
+def _timer_started(state: RunState, event_id: int, event: e.TimerStarted) -> None:
+    state.timers[event.timer_id] = OpenTimer(event_id, event.fire_at, event.summary)
+
+
+def _timer_ended(state: RunState, _: int, event: e.TimerFired | e.TimerCanceled) -> None:
+    del state.timers[event.timer_id]
+
+
+def _signaled(state: RunState, _: int, _event: e.WorkflowExecutionSignaled) -> None:
+    state.signals += 1
+
+
+def _cancel_requested(state: RunState, _: int, _event: e.WorkflowExecutionCancelRequested) -> None:
+    state.cancel_requested = True
+
+
+def _attributes_upserted(state: RunState, _: int, event: e.UpsertWorkflowSearchAttributes) -> None:
+    state.search_attributes = {**(state.search_attributes or {}), **event.search_attributes}
+
+
+def _started(state: RunState, _: int, event: e.WorkflowExecutionStarted) -> None:
+    state.search_attributes = event.search_attributes
+
+
+def _closed(state: RunState, _: int, _event: Closing) -> None:
+    state.activities.clear()
+    state.timers.clear()
+
+
+# A table and not a switch: this is done for every event, and a switch tries kind after kind. A test holds the table
+# against the catalogue.
+_FOLDS: Final[dict[type, Callable[[RunState, int, Any], None]]] = {
+    e.WorkflowTaskCompleted: _task_completed,
+    e.ActivityTaskScheduled: _activity_scheduled,
+    e.ActivityTaskCancelRequested: _activity_cancel_requested,
+    e.ActivityTaskCompleted: _activity_ended,
+    e.ActivityTaskFailed: _activity_ended,
+    e.ActivityTaskTimedOut: _activity_ended,
+    e.ActivityTaskCanceled: _activity_ended,
+    e.TimerStarted: _timer_started,
+    e.TimerFired: _timer_ended,
+    e.TimerCanceled: _timer_ended,
+    e.WorkflowExecutionSignaled: _signaled,
+    e.WorkflowExecutionCancelRequested: _cancel_requested,
+    e.UpsertWorkflowSearchAttributes: _attributes_upserted,
+    e.WorkflowExecutionStarted: _started,
+    **dict.fromkeys(e.CLOSING, _closed),
+}
+LEAVE_NO_MARK: Final = frozenset(
     {
         e.WorkflowTaskScheduled,
         e.WorkflowTaskStarted,
@@ -183,6 +209,7 @@ _LEAVE_NO_MARK = frozenset(
         e.TaskEnqueued,
     }
 )
+FOLDED: Final = frozenset(_FOLDS)
 
 
 def outcome_of(run: Run, event: Closing) -> WorkflowOutcome:

@@ -19,7 +19,7 @@ from outlast.core.units import Fence
 # --- runs ------------------------------------------------------------------------------------------------------------
 
 
-class RunRow(msgspec.Struct, array_like=True, kw_only=True):
+class RunRow(msgspec.Struct, array_like=True, gc=False, kw_only=True):
     """One run. ``state`` is an encoded RunState, ``fixed`` an encoded RunFixed (written once, at the start).
 
     ``opened_no`` orders the runs of one workflow id; ``ready_at`` > 0 says that the run needs a workflow task, and since when.
@@ -52,7 +52,7 @@ class RunRow(msgspec.Struct, array_like=True, kw_only=True):
     extra: bytes = b""
 
 
-class RunFixed(msgspec.Struct, array_like=True, kw_only=True):
+class RunFixed(msgspec.Struct, array_like=True, gc=False, kw_only=True):
     """What a run is born with and keeps."""
 
     run_timeout: int = 0
@@ -66,7 +66,7 @@ class RunFixed(msgspec.Struct, array_like=True, kw_only=True):
     extra: dict[str, bytes] | None = None
 
 
-class OpenActivity(msgspec.Struct, array_like=True):
+class OpenActivity(msgspec.Struct, array_like=True, gc=False):
     """An activity without an outcome yet. The rest of it is in its task row."""
 
     activity_id: str
@@ -74,13 +74,13 @@ class OpenActivity(msgspec.Struct, array_like=True):
     cancel_event_id: int = 0
 
 
-class OpenTimer(msgspec.Struct, array_like=True):
+class OpenTimer(msgspec.Struct, array_like=True, gc=False):
     started_event_id: int
     fire_at: int
     summary: str = ""
 
 
-class RunState(msgspec.Struct, array_like=True, kw_only=True):
+class RunState(msgspec.Struct, array_like=True, gc=False, kw_only=True):
     """The moving part of a run.
 
     The first group is derived: folding the history gives it. The second is authoritative: histories do not hold it.
@@ -105,7 +105,7 @@ class RunState(msgspec.Struct, array_like=True, kw_only=True):
     last_event_end: int = 0  # the last event that the last completed turn made
 
 
-class HistoryRow(msgspec.Struct, array_like=True):
+class HistoryRow(msgspec.Struct, array_like=True, gc=False):
     """A page of a history: ``count`` events from ``first_event_id`` on. ``blob`` is msgpack of ``tuple[Timed, ...]``."""
 
     run_id: str
@@ -114,7 +114,7 @@ class HistoryRow(msgspec.Struct, array_like=True):
     blob: bytes
 
 
-class ParkedRow(msgspec.Struct, array_like=True):
+class ParkedRow(msgspec.Struct, array_like=True, gc=False):
     """An event that waits for the started workflow task to close. ``blob`` is msgpack of ``Timed``."""
 
     run_id: str
@@ -125,7 +125,7 @@ class ParkedRow(msgspec.Struct, array_like=True):
 # --- tasks -----------------------------------------------------------------------------------------------------------
 
 
-class TaskRow(msgspec.Struct, array_like=True, kw_only=True):
+class TaskRow(msgspec.Struct, array_like=True, gc=False, kw_only=True):
     """One task, standalone or an activity (then ``run_id`` and ``scheduled_event_id``).
 
     ``spec`` (encoded TaskSpec) never changes; ``status`` (encoded TaskStatus) does. ``ready`` is 1 while it may be leased:
@@ -158,7 +158,7 @@ class TaskRow(msgspec.Struct, array_like=True, kw_only=True):
     extra: bytes = b""
 
 
-class TaskSpec(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class TaskSpec(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=True):
     """What a task is born with. Spans in nanoseconds; ``close_by`` and ``start_by`` are instants, 0 for none."""
 
     input: Payloads = ()
@@ -180,7 +180,7 @@ class TaskSpec(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     fingerprint: str = ""  # of the request that made it
 
 
-class TaskStatus(msgspec.Struct, array_like=True, kw_only=True):
+class TaskStatus(msgspec.Struct, array_like=True, gc=False, kw_only=True):
     """The moving part of a task."""
 
     started_at: int = 0  # of the current attempt
@@ -202,7 +202,7 @@ class TaskStatus(msgspec.Struct, array_like=True, kw_only=True):
     lease_written: int = 0  # the lease end that is stored; heartbeats may be ahead of it in memory
 
 
-class AttemptRow(msgspec.Struct, array_like=True, kw_only=True):
+class AttemptRow(msgspec.Struct, array_like=True, gc=False, kw_only=True):
     """How one lease of a task ended; written once. ``late`` = 1 for a word that came after the lease had ended: evidence."""
 
     namespace: str
@@ -235,7 +235,7 @@ class TimerKind(StrEnum):
     TASK_CLOSE_BY = "task_close_by"  # schedule-to-close
 
 
-class TimerRow(msgspec.Struct, frozen=True, array_like=True, order=True):
+class TimerRow(msgspec.Struct, frozen=True, array_like=True, gc=False, order=True):
     """Something to happen at ``fire_at``, never before. ``target`` is a run id or a task id."""
 
     fire_at: int
@@ -244,7 +244,7 @@ class TimerRow(msgspec.Struct, frozen=True, array_like=True, order=True):
     target: str
 
 
-class DedupRow(msgspec.Struct, frozen=True, array_like=True):
+class DedupRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a request id has already made. ``period`` groups rows that are dropped together; later than ``expires_at``."""
 
     namespace: str
@@ -256,7 +256,7 @@ class DedupRow(msgspec.Struct, frozen=True, array_like=True):
     period: int
 
 
-class MessageRow(msgspec.Struct, frozen=True, array_like=True):
+class MessageRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A message to another shard: (source, incarnation, sequence) is its id."""
 
     target_shard: int

@@ -11,15 +11,16 @@ from outlast.core.shard.state import Shard
 
 COUNTER: Final = ("", "freshest")
 _LENGTH: Final = 36
-_DIGITS: Final = frozenset("0123456789abcdef-")
 
 
 def rank_of(name: str) -> int:
     """Return the rank in time of a UUIDv7: its first 48 bits and the 12 behind the version; 0 for another shape."""
-    if len(name) != _LENGTH or name[14] != "7" or name[8] != "-" or not _DIGITS.issuperset(name):
+    if len(name) != _LENGTH or name[14] != "7":
         return 0
-    digits = name[:8] + name[9:13] + name[15:18]
-    return 0 if "-" in digits else int(digits, 16)
+    try:
+        return int(name[:8] + name[9:13] + name[15:18], 16)
+    except ValueError:
+        return 0
 
 
 def is_fresh(shard: Shard, name: str) -> bool:
