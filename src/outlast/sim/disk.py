@@ -181,9 +181,9 @@ class Disk:
         return outcome
 
     def crashed(self, process: Process) -> None:
-        """Lose about half of what a crashed process had sent and what had not arrived: the connection broke first."""
+        """Lose most of what a crashed process had sent and what had not arrived: the connection broke first."""
         for flight in list(self._in_flight):
-            if flight.process is process and flight.form != "late" and self._chance.random() < 0.5:
+            if flight.process is process and flight.form != "late" and self._chance.random() < 0.8:
                 self._log.hit("commit_cut_by_crash")
                 self._in_flight.remove(flight)
                 if flight.alarm is not None:

@@ -139,6 +139,12 @@ class Knobs:
     page_rows: int
     runs_cached_max: int
     tasks_cached_max: int
+    dedup_cached_max: int
+    poll_answers_max: int
+    polls_max: int
+    history_events_max: int
+    signals_max: int
+    parked_bytes_max: int
 
 
 def draw_knobs(chance: Random, *, single: bool) -> Knobs:
@@ -158,7 +164,17 @@ def draw_knobs(chance: Random, *, single: bool) -> Knobs:
         page_rows=chance.choice((2, 3, 5, 1000)),
         runs_cached_max=chance.choice((3, 5, 20, 1000)),
         tasks_cached_max=chance.choice((4, 8, 30, 1000)),
+        dedup_cached_max=chance.choice((3, 20, 1000)),
+        poll_answers_max=chance.choice((3, 1000, 1000)),
+        polls_max=_seldom(chance, 5, 10_000),
+        history_events_max=_seldom(chance, 30, 51_200),
+        signals_max=_seldom(chance, 3, 10_000),
+        parked_bytes_max=_seldom(chance, 150, 4 * 1024 * 1024),
     )
+
+
+def _seldom(chance: Random, small: int, usual: int) -> int:
+    return small if chance.random() < 0.12 else usual
 
 
 @dataclass(slots=True, kw_only=True)
@@ -206,7 +222,7 @@ def draw_config(seed: int) -> Config:
         nodes=1 if single else chance.choice((2, 2, 3)),
         workers=chance.choice((1, 2, 3, 4)),
         clients=chance.choice((1, 2, 3)),
-        calls=int(log_uniform(chance, 8, 28)),
+        calls=int(log_uniform(chance, 6, 22)),
         warm_up=int(chance.uniform(0.5, 2.0) * SECOND),
         chaos=int(log_uniform(chance, 5, 18) * SECOND),
         contended_ids=chance.choice((1, 2, 6)),

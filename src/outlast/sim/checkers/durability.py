@@ -115,8 +115,18 @@ class Durability:
 
     def refused(self, ticket: Ticket, reply: i.Refused) -> None:
         """Check that a refusal of a start speaks of a run that is committed, and that its policy asks for it."""
-        if isinstance(ticket.request, i.StartWorkflow):
-            self._start_refused(ticket.request, reply)
+        hit = self._scene.coverage.hit
+        match ticket.request:
+            case i.StartWorkflow() as request:
+                self._start_refused(request, reply)
+            case i.SignalWorkflow() if reply.code == "limit_exceeded":
+                hit("signals_limit")
+            case i.SignalWorkflow() if reply.code == "busy":
+                hit("parked_limit")
+            case i.Poll() if reply.code == "busy":
+                hit("polls_limit")
+            case _:
+                pass
 
     def _start_refused(self, request: i.StartWorkflow, reply: i.Refused) -> None:
         if reply.code not in {"workflow_already_open", "workflow_id_reuse_refused"}:
@@ -254,7 +264,8 @@ class Durability:
             token for token in leases
             if (row := self._scene.mirror.tasks[token[0]]).state is TaskState.LEASED and row.lease == token[1]
         ]  # fmt: skip
-        return len(live) <= request.slots
+        forgetful = self._scene.config.knobs.poll_answers_max < 1000
+        return forgetful or len(live) <= request.slots
 
     def _turns(self, request: i.CompleteWorkflowTasks, reply: i.WorkflowTasksReply) -> None:
         for done, answer in zip(request.done, reply.done, strict=True):

@@ -101,6 +101,15 @@ class Runs:
                     for _, other in mirror.history[run_id]
                 ) > 1  # fmt: skip
                 require(not twice, 49, "signal_recorded_twice", key)
+            case e.WorkflowExecutionFailed() if event.failure.type == "HistoryLimit":
+                hit("history_limit")
+                most = self._scene.config.knobs.history_events_max
+                require(
+                    len(mirror.history[run_id]) > most,
+                    39,
+                    "ended_under_its_limit",
+                    f"{run_id}: {len(mirror.history[run_id])}",
+                )
             case e.WorkflowExecutionContinuedAsNew():
                 hit("continued_as_new")
                 self._continued(change, run_id, event)
