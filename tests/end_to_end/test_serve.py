@@ -183,6 +183,37 @@ def test_a_clean_stop_leaves_a_whole_file(folder: Path) -> None:
     assert not (folder / "serve.address").exists()
 
 
+def test_dev_says_why_a_module_cannot_be_used_and_ends(folder: Path) -> None:
+    (folder / "broken.py").write_text("x = 1 / 0\n")
+
+    done = command(folder, "dev", "broken.py", "--port", "0")
+
+    assert done.returncode == 4
+    assert "broken.py:1" in done.stderr
+    assert "started again" not in done.stderr
+
+
+def test_a_worker_serves_the_namespace_of_its_app(folder: Path) -> None:
+    (folder / "shop.py").write_text(APP.replace("App()", 'App(namespace="shop")'))
+    with serving(folder, "--namespaces", "default,shop") as (_, address):
+        worker = Program(folder, "-m", "outlast.cli", "worker", "start", "shop.py", "--server", address)
+        try:
+            made = asyncio.run(post(address, "namespaces/shop/tasks", {"type": "greet", "input": ["Di"]}))
+            result = asyncio.run(get(address, f"namespaces/shop/tasks/{made['id']}/result?wait=20s"))
+        finally:
+            worker.kill()
+
+    assert result["result"] == ["Hello, Di"]
+
+
+def test_a_worker_of_a_namespace_that_is_not_there_ends_and_says_so(folder: Path) -> None:
+    with serving(folder) as (_, address):
+        done = command(folder, "worker", "start", "app.py", "--server", address, "--namespace", "other")
+
+    assert done.returncode == 3
+    assert "other" in done.stderr
+
+
 def test_dev_runs_engine_and_worker_and_ends_both(folder: Path) -> None:
     dev = Program(folder, "-m", "outlast.cli", "dev", "app.py", "--port", "0", name="dev")
     try:

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import time
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,8 @@ from outlast.core.inputs import (
     Completion,
     CompletionsReply,
     DescribeTask,
+    EnqueueTask,
+    EnqueueTasks,
     Refused,
     TaskEnqueuedReply,
     TaskInfo,
@@ -19,13 +23,17 @@ from outlast.core.inputs import (
     TaskSucceeded,
     Work,
 )
+from outlast.core.shard.core import ShardCore
+from outlast.core.units import HOUR, Instant
 from outlast.core.writes import CommitOutcome
+from outlast.engine.frontend import Engine
+from outlast.engine.inprocess import InProcessTransport
 from outlast.engine.ports import NobodyWatches
 from outlast.engine.shard.mailbox import Mailbox
 from outlast.engine.ticket import NobodyWaits
 from outlast.store.base import StoreError
 from outlast.store.memory.store import MemoryStore
-from tests.engine.doubles import FaultyStore, a_poll, a_start, a_task, run, running
+from tests.engine.doubles import ENTROPY, DictBlobs, FaultyStore, a_poll, a_start, a_task, run, running
 
 
 def test_no_reply_leaves_before_its_commit_has_returned() -> None:
@@ -185,6 +193,67 @@ def test_a_load_that_fails_drops_the_core_and_loses_nothing(inline: bool, caplog
 
     run(work)
     assert "dropped and loaded again" in caplog.text
+
+
+def test_a_request_that_breaks_the_core_is_answered_once_and_hurts_nobody_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    handle = ShardCore.handle
+
+    def breaking(core: ShardCore, ticket: object, request: Any, **settings: Any) -> None:
+        if isinstance(request, EnqueueTask) and request.type == "poison":
+            raise ZeroDivisionError
+        handle(core, ticket, request, **settings)
+
+    monkeypatch.setattr(ShardCore, "handle", breaking)
+
+    async def work() -> None:
+        store = FaultyStore()
+        async with running(store) as (_, transport):
+            poison = asyncio.create_task(transport.call(a_task(type="poison")))
+            others = [asyncio.create_task(transport.call(a_task())) for _ in range(20)]
+
+            with pytest.raises(Unavailable) as refused:
+                await poison
+            replies = await asyncio.gather(*others)
+
+            assert refused.value.code == "internal"
+            assert all(isinstance(reply, TaskEnqueuedReply) for reply in replies)
+            assert len((await transport.list_tasks()).tasks) == 20
+            assert len(store.claims) == 2
+
+    run(work)
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_clock_that_jumps_ahead_ends_no_lease(caplog: pytest.LogCaptureFixture) -> None:
+    class Leaping:
+        def __init__(self) -> None:
+            self.ahead = 0
+
+        def now(self) -> Instant:
+            return Instant(time.time_ns() + self.ahead)
+
+    async def work() -> None:
+        clock = Leaping()
+        engine = Engine(MemoryStore(), DictBlobs(), clock=clock, entropy=ENTROPY)
+        await engine.start()
+        transport = InProcessTransport(engine, namespace="default")
+        await transport.call(EnqueueTasks(items=tuple(a_task() for _ in range(100))))
+        polled = await transport.call(a_poll(slots=100))
+        assert isinstance(polled, Work)
+
+        clock.ahead = 2 * HOUR
+        await transport.call(a_poll(wait=50_000_000, worker="w2"))
+        again = await transport.call(a_poll(wait=50_000_000, worker="w2", slots=100))
+        reply = await transport.call(_done(polled))
+        await engine.stop()
+
+        assert len(polled.tasks) == 100
+        assert again == Work()
+        assert reply == CompletionsReply(items=(None,) * 100)
+
+    run(work)
 
 
 def test_only_new_work_is_told_busy_when_the_mailbox_is_full() -> None:

@@ -39,8 +39,9 @@ class AsgiClient:
         body: bytes | list[bytes] = b"",
         headers: dict[str, str] | None = None,
         hang_up: asyncio.Event | None = None,
+        slow: bool = False,
     ) -> Response:
-        """Return the response; with ``hang_up`` the connection closes when that is set."""
+        """Return the response; with ``hang_up`` the connection closes when that is set; ``slow`` never ends the body."""
         parts = body if isinstance(body, list) else [body]
         sent = {**self._headers, **(headers or {})}
         if json is not None:
@@ -62,7 +63,7 @@ class AsgiClient:
         silent = asyncio.Event()
 
         async def receive() -> MutableMapping[str, Any]:
-            if messages:
+            if messages and not (slow and len(messages) == 1):
                 return messages.pop(0)
             await (hang_up or silent).wait()
             return {"type": "http.disconnect"}

@@ -222,6 +222,20 @@ def test_a_body_over_the_limit_is_refused_without_reading_on(declared: bool) -> 
     run(work)
 
 
+def test_a_body_that_does_not_come_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("outlast.gateway.exchange.BODY_WITHIN", 0.05)
+
+    async def work() -> None:
+        async with served() as (client, _):
+            reply = await client.send(
+                "POST", "/api/v1/tasks", body=[b"{", b"}"], headers={"content-type": "application/json"}, slow=True
+            )
+
+            assert (reply.status, reply.json()["code"]) == (504, "timeout")
+
+    run(work)
+
+
 def test_a_payload_over_the_limit_is_refused_with_its_place() -> None:
     async def work() -> None:
         async with served() as (client, _):

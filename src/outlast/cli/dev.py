@@ -20,11 +20,13 @@ AGAIN_AFTER: Final = 1.0  # seconds before a worker that died is started again
 DEATHS_MAX: Final = 5  # in a row, each within this many seconds of its start
 QUICK: Final = 5.0
 
+_SAID_WHY: Final = frozenset({exits.USAGE, exits.NOT_FOUND, exits.REFUSED})  # starting it again would change nothing
+
 
 def dev(arguments: Arguments) -> int:
     """Run until told to stop."""
     flags = flags_of(arguments)
-    flags["namespaces"] = ",".join(dict.fromkeys(("default", arguments.namespace)))
+    flags["namespaces"] = ",".join(dict.fromkeys(("default", arguments.namespace or "default")))
     settings = read_settings(flags, os.environ)
     if not is_loopback(settings.host):
         raise Invalid(
@@ -32,16 +34,8 @@ def dev(arguments: Arguments) -> int:
             f"dev does not listen on {settings.host}.",
             remedy="Use outlast serve for other machines.",
         )
-    _check_target(arguments.target)
     log_to_stderr()
     return run_fast(lambda: _dev(arguments, settings))
-
-
-def _check_target(target: str) -> None:
-    """Import the app once here, so that a mistake in it is said before anything runs."""
-    from outlast.sdk.loading import load_app
-
-    load_app(target)
 
 
 async def _dev(arguments: Arguments, settings: Settings) -> int:
@@ -68,7 +62,7 @@ async def _keep_worker(arguments: Arguments, address: str, told: asyncio.Event) 
         began = loop.time()
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "outlast.cli", "worker", "start", arguments.target,
-            "--server", address, "--namespace", arguments.namespace,
+            "--server", address, *(("--namespace", arguments.namespace) if arguments.namespace else ()),
             stdout=sys.stderr, start_new_session=True,
         )  # fmt: skip
         ended = asyncio.create_task(child.wait())
@@ -78,6 +72,8 @@ async def _keep_worker(arguments: Arguments, address: str, told: asyncio.Event) 
         if not ended.done():
             await _end(child, ended)
             return exits.DONE
+        if child.returncode in _SAID_WHY:
+            return child.returncode
         deaths = deaths + 1 if loop.time() - began < QUICK else 0
         sys.stderr.write(f"outlast dev: the worker ended with {child.returncode}; it is started again\n")
         if deaths >= DEATHS_MAX:

@@ -29,6 +29,7 @@ def _option(*names: str, **settings: object) -> Callable[[argparse.ArgumentParse
 _STORE: Final = _option("--store", metavar="URL", help="sqlite:///FILE (default: sqlite:///outlast.db)")
 _SERVER: Final = _option("--server", metavar="URL", help="address of a server, for example http://127.0.0.1:7070")
 _NAMESPACE: Final = _option("--namespace", default="default", metavar="NAME", help="namespace (default: default)")
+_OWN_NAMESPACE: Final = _option("--namespace", default="", metavar="NAME", help="namespace (default: the app's own)")
 _JSON: Final = _option("--json", action="store_true", help="JSON on stdout")
 _LISTEN: Final = _option("--listen", metavar="HOST:PORT", help="where to listen (default: 127.0.0.1:7070)")
 _PORT: Final = _option("--port", metavar="PORT", help="port only; 0 picks a free one")
@@ -56,7 +57,7 @@ VERBS: Final = (
         (
             _option("target", help="app.py, package.module, or either with :app"),
             _SERVER,
-            _NAMESPACE,
+            _OWN_NAMESPACE,
             _option("--queue", action="append", metavar="NAME", help="poll this queue; may be given again"),
             _option("--build", default="", metavar="NAME", help="name of this build of the code"),
         ),
@@ -65,7 +66,7 @@ VERBS: Final = (
         ("dev",),
         "Engine, HTTP API and worker for one app, on this machine.",
         "dev:dev",
-        (_option("target", help="app.py, package.module, or either with :app"), _STORE, _LISTEN, _PORT, _NAMESPACE),
+        (_option("target", help="app.py, package.module, or either with :app"), _STORE, _LISTEN, _PORT, _OWN_NAMESPACE),
     ),
     Verb(
         ("workflow", "list"),

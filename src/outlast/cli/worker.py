@@ -24,7 +24,8 @@ def start(arguments: Arguments) -> int:
         raise Invalid("invalid_request", f'--server is "{server}".', remedy="Write http://HOST:PORT.")
     log_to_stderr()
     app = load_app(arguments.target)
-    app.namespace = arguments.namespace
+    if arguments.namespace:
+        app.namespace = arguments.namespace
     told = until_told()
     app.start_worker(server, queues=arguments.queue or ())
     sys.stdout.write(f"worker for {arguments.target} polls {server}\n")

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from outlast.core import limits
-from outlast.core.errors import Invalid, TooLarge
+from outlast.core.errors import Invalid, TooLarge, Unavailable
 from outlast.core.inputs import Reply, Request
 from outlast.engine.frontend import Engine
 from outlast.engine.ticket import FutureTicket
@@ -18,6 +18,8 @@ from outlast.protocol.wire import JSON, MSGPACK
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+BODY_WITHIN: Final = 30.0  # seconds: who sends more slowly holds a connection for nothing
 
 _MSGPACK_NAMES: Final = frozenset({MSGPACK, "application/x-msgpack", "application/vnd.msgpack"})
 
@@ -82,7 +84,16 @@ class Exchange:
             pass
 
     async def body(self) -> bytes:
-        """Return the whole body. Raises TooLarge once it is over the limit, without reading on."""
+        """Return the whole body. Raises TooLarge once it is over the limit, Unavailable when it comes too slowly."""
+        try:
+            async with asyncio.timeout(BODY_WITHIN):
+                return await self._body()
+        except TimeoutError:
+            raise Unavailable(
+                "timeout", f"The body did not come within {BODY_WITHIN:g} s.", remedy="Send it faster."
+            ) from None
+
+    async def _body(self) -> bytes:
         declared = self.headers.get("content-length", "")
         if declared.isdigit() and int(declared) > limits.REQUEST_BYTES_MAX:
             raise _too_large(int(declared))

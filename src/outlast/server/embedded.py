@@ -117,8 +117,10 @@ class EngineThread:
         try:
             asyncio.set_event_loop(loop)
             loop.run_until_complete(self._live())
-        except BaseException as error:  # noqa: BLE001 - handed to whoever starts it
-            self._error = error
+        except BaseException as error:
+            if self._up.is_set():
+                LOG.exception("the engine's thread has ended")
+            self._error = error  # raised where it is started
         finally:
             with contextlib.suppress(RuntimeError):
                 loop.run_until_complete(loop.shutdown_asyncgens())
