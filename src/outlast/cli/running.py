@@ -25,7 +25,7 @@ def log_to_stderr() -> None:
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level if level in _LEVELS else "INFO")
-    logging.getLogger("uvicorn").setLevel("WARNING")  # its starting and stopping are not news of their own
+    logging.getLogger("uvicorn").setLevel("ERROR")  # neither its starting nor what strangers send is news
 
 
 async def until_told(loop: asyncio.AbstractEventLoop) -> None:

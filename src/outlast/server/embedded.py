@@ -175,7 +175,10 @@ def new_loop() -> asyncio.AbstractEventLoop:
 def _load_listener() -> Callable[[Engine], Any]:
     """Import what HTTP needs, away from the loop, and return what makes the listener."""
     from outlast.gateway.app import Gateway
+    from outlast.server.head import BoundedHead
     from outlast.server.listener import Listener, bind
+
+    del BoundedHead  # it brings uvicorn in, which the listener would else do on the loop
 
     return lambda engine: Listener(Gateway(engine), bind("127.0.0.1", 0))
 

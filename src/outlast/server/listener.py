@@ -45,6 +45,8 @@ class Listener:
     def __init__(self, app: Any, listening: socket.socket) -> None:
         import uvicorn
 
+        from outlast.server.head import BoundedHead
+
         class Quiet(uvicorn.Server):
             @contextlib.contextmanager
             def capture_signals(self) -> Generator[None]:
@@ -55,7 +57,7 @@ class Listener:
             app,
             lifespan="off",
             ws="none",
-            http="httptools",
+            http=BoundedHead,
             log_config=None,
             access_log=False,
             server_header=False,
