@@ -15,7 +15,7 @@ _LENGTH: Final = 36
 
 def rank_of(name: str) -> int:
     """Return the rank in time of a UUIDv7: its first 48 bits and the 12 behind the version; 0 for another shape."""
-    if len(name) != _LENGTH or name[14] != "7":
+    if len(name) != _LENGTH or name[8] != "-" or name[14] != "7":
         return 0
     try:
         return int(name[:8] + name[9:13] + name[15:18], 16)

@@ -1,0 +1,1 @@
+"""What users import. It knows the protocol and nothing of the server."""
