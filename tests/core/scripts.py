@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
 from outlast.core import commands as c
@@ -52,6 +53,13 @@ COMMANDS = (
 )  # fmt: skip
 
 small = st.integers(0, 3)
+
+
+def id_of(kind: str, n: int) -> str:
+    """Return the ``n``-th id of a kind: of the shape that grows with time, or of another."""
+    return f"{n + 1:08x}-0000-7000-8000-0000000000{ord(kind):02x}" if n % 2 else f"{kind}{n}"
+
+
 _requests = st.one_of(
     st.tuples(st.just("start"), small, st.sampled_from(RUN_OPTIONS)),
     st.tuples(st.just("signal"), small, small),
@@ -88,6 +96,7 @@ class Player:
     all_tickets: list[object] = field(default_factory=list[object])
     forgotten: set[object] = field(default_factory=set[object])
     made: int = 0
+    one_by_one: bool = False  # workers ask for one thing of one kind: what they get does not hang on what memory holds
     after_each: Callable[[], None] = lambda: None
 
     def play(self, script: list[Move]) -> None:
@@ -127,12 +136,15 @@ class Player:
 
     def _start(self, n: int, options: dict[str, Any]) -> None:
         number = self._new()
-        self._send(i.StartWorkflow(
-            type=f"type{n}", queue="default", run_id=f"r{number}", request_id=f"s{number}", workflow_id=f"w{n}", **options
-        ))  # fmt: skip
+        run_id, request_id = id_of("r", number), id_of("s", number)
+        self._send(
+            i.StartWorkflow(
+                type=f"type{n}", queue="default", run_id=run_id, request_id=request_id, workflow_id=f"w{n}", **options
+            )
+        )
 
     def _signal(self, n: int, key: int) -> None:
-        self._send(i.SignalWorkflow(workflow_id=f"w{n}", name=f"signal{key}", request_id=f"k{key}"))
+        self._send(i.SignalWorkflow(workflow_id=f"w{n}", name=f"signal{key}", request_id=id_of("k", key)))
 
     def _cancel_run(self, n: int) -> None:
         self._send(i.CancelWorkflow(workflow_id=f"w{n}", request_id="c"))
@@ -144,13 +156,13 @@ class Player:
         self._send(i.AwaitWorkflow(workflow_id=f"w{n}"))
 
     def _enqueue(self, n: int, options: dict[str, Any]) -> None:
-        self._send(enqueue_of(f"t{n}", **options))
+        self._send(enqueue_of(id_of("t", n), **options))
 
     def _cancel_task(self, n: int) -> None:
-        self._send(i.CancelTask(task_id=f"t{n}"))
+        self._send(i.CancelTask(task_id=id_of("t", n)))
 
     def _await_task(self, n: int) -> None:
-        self._send(i.AwaitTask(task_id=f"t{n}"))
+        self._send(i.AwaitTask(task_id=id_of("t", n)))
 
     # Workers.
 
@@ -167,7 +179,18 @@ class Player:
         )
 
     def _poll(self, worker: int, slots: int, turns: int, wait: int) -> None:
+        if self.one_by_one:
+            self._poll_for_one(worker, slots, turns)
+            return
         self.polls.append(self._send(self._poll_request(f"worker{worker}", slots, turns, wait)))
+
+    def _poll_for_one(self, worker: int, slots: int, turns: int) -> None:
+        poll = self._poll_request(f"worker{worker}", int(slots > 0), int(slots == 0), 30)
+        types = (f"type{turns}",) if slots == 0 else ()
+        ticket = self._send(msgspec.structs.replace(poll, workflow_types=types))
+        if ticket not in self.world.answers:
+            self.world.forget(ticket)
+            self.forgotten.add(ticket)
 
     def _gather(self) -> None:
         for ticket in self.all_tickets[-200:]:
@@ -183,7 +206,7 @@ class Player:
         turn = self.turns.pop(n % len(self.turns))
         commands = self._commands(turn, names)
         done = i.WorkflowTaskDone(token=turn.token, commands=commands, cached=cached, force_new=more)
-        self._send(i.CompleteWorkflowTasks(worker="worker0", done=(done,), new_run_ids=(f"n{self._new()}",)))
+        self._send(i.CompleteWorkflowTasks(worker="worker0", done=(done,), new_run_ids=(id_of("n", self._new()),)))
 
     def _commands(self, turn: i.WorkflowTask, names: list[str]) -> tuple[c.Command, ...]:
         run = self.world.core.shard.runs.get(turn.run_id)

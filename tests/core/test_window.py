@@ -65,8 +65,8 @@ class Table:
         self.window.page_read(keys, at_end=at_end, committed_at_ask=committed)
 
     def pop(self) -> Key | None:
-        """Take the first living row out, as a taker does: what is gone or came up before is passed over."""
-        while self.window.heap:
+        """Take the first living row out, as a taker does: what is gone is passed over, what the window does not cover waits."""
+        while self.window.heap and self.window.covers(self.window.heap[0][0]):
             key = self.window.heap[0][0]
             self.window.pop()
             if key in self.alive:

@@ -90,9 +90,12 @@ class World:
         return reply
 
     def tick(self) -> None:
-        """Have the core look at what is due."""
-        self.core.tick(now=self.now)
-        self.settle()
+        """Have the core look at what is due, and again while something still is."""
+        for _ in range(100):
+            self.core.tick(now=self.now)
+            self.settle()
+            if (self.core.next_wakeup() or self.now + 1) > self.now:
+                break
 
     def stall(self, seconds: float) -> None:
         """Let time go by in which the core is not called at all."""

@@ -205,7 +205,8 @@ def _next_task(shard: Shard, queue: QueueName, poll: Poll) -> Task | None:
             window.pop()
         if window.wants_page():
             shard.short.append((*queue, type_name))
-        if heap and (best is None or heap[0][0] < best.heap[0][0]):
+        # A row beyond what the window covers waits for the page on its way: there may be one before it.
+        if heap and window.covers(heap[0][0]) and (best is None or heap[0][0] < best.heap[0][0]):
             best = window
     if best is None:
         return None

@@ -64,8 +64,10 @@ class Window(Generic[T]):
         return dropped
 
     def wants_page(self) -> bool:
-        """Return whether the next page should be read now."""
-        return self.low is not None and not self.loading and not self.stuck and len(self.heap) <= self.size_low
+        """Return whether the next page should be read now: few rows are left, or the first may not be the first of all."""
+        if self.low is None or self.loading or self.stuck:
+            return False
+        return len(self.heap) <= self.size_low or self.heap[0][0] > self.low
 
     def page_read(self, keys: list[Key], *, at_end: bool, committed_at_ask: int) -> None:
         """Note that the page with ``keys`` was taken in; ``at_end`` when no row followed it.
