@@ -32,15 +32,35 @@ def test_a_timer_committed_while_the_first_page_was_being_read_fires() -> None:
     world = World()
     world.hold_loads = True
     world.claim()
-    timers = [page for page in world.pages if page[0] == 3]
     world.hold_loads = False
     world.enqueue(delay=SECOND, key="")
 
-    world.core.loaded(timers[0][0], timers[0][1], now=world.now)
+    world.hand_in()
     world.settle()
     world.pass_time(1.1)
 
     assert world.ready_tasks() == ["t"]
+
+
+def test_a_poll_waits_until_a_new_owner_has_read_all_leases() -> None:
+    world = World()
+    world.enqueue(key="")
+    given = world.poll(poll_id="p", slots=1)
+    world.enqueue("u", key="")
+    world.hold_loads = True
+    world.restart()
+    world.hold_loads = False
+    again = world.send(
+        i.Poll(poll_id="p", worker="one", queues=("default",), task_types=("job", "pay"), slots=1, wait=SECOND)
+    )
+
+    before = again in world.answers
+    world.hand_in()
+
+    assert not before
+    work = world.answers[again]
+    assert isinstance(work, i.Work)
+    assert [lease.token for lease in work.tasks] == [lease.token for lease in given.tasks]
 
 
 def test_inputs_that_wait_for_the_same_row_keep_their_order() -> None:

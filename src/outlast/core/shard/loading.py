@@ -7,7 +7,7 @@ older than what has happened meanwhile, so an entity that was written since the 
 
 from dataclasses import dataclass, field
 
-from outlast.core.inputs import TaskState
+from outlast.core.inputs import Poll, TaskState
 from outlast.core.shard import holding, needs, offers
 from outlast.core.shard.admitted import Admitted
 from outlast.core.shard.freshness import is_fresh
@@ -30,6 +30,8 @@ from outlast.core.writes import (
     RunRow,
 )
 
+LEASES: Key = ("leases",)  # what polls wait for after a take-over
+
 
 @dataclass(slots=True)
 class Asked:
@@ -50,10 +52,17 @@ class Loading:
         default_factory=dict[Key, list[Admitted]]
     )  # keys being read -> who waits
     wanted: dict[Key, None] = field(default_factory=dict[Key, None])  # keys to be read with the next load
+    leases_read: bool = False  # all leases that the new owner found are in memory
 
 
 def missing(shard: Shard, loading: Loading, admitted: Admitted) -> bool:
-    """Return whether ``admitted`` must wait for rows; it is then kept with the first of them."""
+    """Return whether ``admitted`` must wait for rows; it is then kept with the first of them.
+
+    A poll waits until all leases have been read: asked again, it must get those that it has, and not others beside them.
+    """
+    if isinstance(admitted.input, Poll) and not loading.leases_read:
+        loading.pending.setdefault(LEASES, []).append(admitted)
+        return True
     absent_keys = [key for key in needs.of(shard, admitted) if not _known(shard, key)]
     if not absent_keys:
         return False
@@ -152,6 +161,9 @@ def take_in(shard: Shard, loading: Loading, load_id: int, page: Page) -> list[Ad
                 adopt(shard, task_of(row))
             if len(page.tasks) >= load.limit:
                 ask(shard, loading, LoadLeasedTasks(after=page.tasks[-1].task_id, limit=load.limit))
+            else:
+                loading.leases_read = True
+                return loading.pending.pop(LEASES, [])
         case LoadReadyRuns() as load:
             if len(page.runs) >= load.limit:
                 last = page.runs[-1]
