@@ -213,8 +213,8 @@ class Client:
         """Send a signal from outside the client's own plan."""
         self._signal(workflow_id, name)
 
-    def cancel(self, workflow_id: str) -> None:
-        """Ask a run to stop, from outside the client's own plan."""
+    def terminate(self, workflow_id: str) -> None:
+        """End a run, from outside the client's own plan."""
         self._ask(i.TerminateWorkflow(workflow_id=workflow_id, request_id=self._mint("request"), reason="closing time"))
 
     def _signal(self, workflow_id: str, name: str) -> None:

@@ -209,6 +209,9 @@ class Cluster:
             client = next((c for c in self.clients if c.namespace == row.namespace), None)
             if client is None or mirror.timers_of.get(run_id) or mirror.states[run_id].activities or row.ready_at:
                 continue  # something of its own will move it
+            if mirror.states[run_id].signals >= self.config.knobs.signals_max:
+                client.terminate(row.workflow_id)  # it may take no more, and waits for one
+                continue
             for name in SIGNALS:
                 client.signal(row.workflow_id, name)
         if not self._over():  # a start that is on its way may still open one

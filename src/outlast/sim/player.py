@@ -88,6 +88,8 @@ class Player:
             self._play(namespace, task, None, list(task.events))
         elif cached is not None and cached.acknowledged and cached.last_event_id == task.first_event_id - 1:
             self._coverage.hit("sticky_used")
+            # From here on memory is ahead of the history, so it is good for nothing else until the answer has come.
+            del self._cache[key]
             self._play(namespace, task, cached, list(task.events))
         else:
             self._cache.pop(key, None)
