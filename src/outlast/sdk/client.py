@@ -3,7 +3,8 @@
 import os
 import socket
 import time
-from typing import Final, Protocol, TypeVar
+from collections.abc import Coroutine
+from typing import Any, Final, Protocol, TypeVar
 
 import uuid_utils
 
@@ -51,10 +52,18 @@ class Client:
 
     async def aask(self, request: Request, kind: type[K], *, instead: str, timeout: float | None = PATIENCE) -> K:
         """Send ``request`` and return its reply. May be awaited on any loop."""
-        if self._from_any_loop:
+        return await self.arun(self.send(request, kind, timeout), instead=instead)
+
+    async def arun(self, work: Coroutine[Any, Any, K], *, instead: str) -> K:
+        """Return what ``work``, which sends by this client, returns. May be awaited on any loop."""
+        if not self._from_any_loop:
+            return await self.portal.arun(work, instead=instead)
+        try:
             self.portal.check()
-            return await self.send(request, kind, timeout)
-        return await self.portal.arun(self.send(request, kind, timeout), instead=instead)
+        except BaseException:
+            work.close()
+            raise
+        return await work
 
     async def send(self, request: Request, kind: type[K], timeout: float | None) -> K:
         """Send until answered, on the client's loop: the ids in the request make a repeat happen once.

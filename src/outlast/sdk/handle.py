@@ -152,7 +152,7 @@ class WorkflowHandle(Generic[R]):
         limit = seconds(timeout)
         work = _closed(client, self.id, self.run_id, limit)
         try:
-            reply = await client.portal.arun(work, instead="handle.aresult()")
+            reply = await client.arun(work, instead="handle.aresult()")
         except Refusal as error:
             raise _late(error, f"Workflow {self.id}", limit) from None
         return self._read(reply, client)

@@ -217,6 +217,11 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
 
     # What the run asks for.
 
+    @property
+    def has_ready(self) -> bool:
+        """Whether a callback waits for its turn."""
+        return bool(self._ready)
+
     def run_ready(self) -> None:
         """Run callbacks, and those they ask for, until none is left. To be called with this loop entered."""
         ready = self._ready

@@ -167,13 +167,7 @@ class WorkflowRun(Verbs):
     def _live_turn(self, pending: list[Recorded], event_id: int, at: int, started: events.WorkflowTaskStarted) -> Turn:
         self.replaying = False
         self.markers = deque()
-        self.watching = guard.watch()
-        try:
-            issued = self._run_turn(pending, event_id, at, started)
-        finally:
-            if self.watching:
-                guard.unwatch()
-                self.watching = False
+        issued = self._run_turn(pending, event_id, at, started)
         # Each command becomes one event; they follow the completion, which follows the started event.
         first = event_id + 2
         for future in self.scheduled:
@@ -203,9 +197,8 @@ class WorkflowRun(Verbs):
         loop = self.loop
         for place, (number, event) in enumerate(pending):
             _APPLY[type(event)](self, number, event)
-            loop.run_ready()
-            if self.conditions:
-                self.look_again()
+            if loop.has_ready or self.conditions:
+                self._run_code()
             if self.violation is not None:
                 raise turn_failure(self.violation)
             main = self._main
@@ -215,6 +208,18 @@ class WorkflowRun(Verbs):
                 break
         loop.let_go()
         return self._taken()
+
+    def _run_code(self) -> None:
+        """Run the user's code until it waits. What it calls is watched unless this is a replay; our own code is not."""
+        self.watching = not self.replaying and guard.watch()
+        try:
+            self.loop.run_ready()
+            if self.conditions:
+                self.look_again()
+        finally:
+            if self.watching:
+                guard.unwatch()
+                self.watching = False
 
     def _keep_signals(self, left: list[Recorded]) -> None:
         """Take in the signals behind the event that ended the code: the next run of the chain may want them."""
