@@ -93,7 +93,7 @@ _declare(
     all_nodes_down="no node was up",
     worker_gone_mid_task="a worker crashed with a task in its hands",
     worker_zombie_answered="a worker answered after a pause beyond its lease",
-    clock_behind_takeover="a new owner's clock was behind the last commit",
+    clock_behind="a node's clock was behind what the shard had seen",
 )
 
 

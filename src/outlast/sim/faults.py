@@ -169,7 +169,7 @@ def draw_knobs(chance: Random, *, single: bool) -> Knobs:
         polls_max=_seldom(chance, 5, 10_000),
         history_events_max=_seldom(chance, 30, 51_200),
         signals_max=_seldom(chance, 3, 10_000),
-        parked_bytes_max=_seldom(chance, 150, 4 * 1024 * 1024),
+        parked_bytes_max=_seldom(chance, 20, 4 * 1024 * 1024),
     )
 
 
@@ -217,18 +217,23 @@ def draw_config(seed: int) -> Config:
     """Return the configuration of ``seed``, a function of the seed alone."""
     chance = Random(f"{seed}/config")
     single = chance.random() < 0.25
+    busy = chance.random() < 0.08  # far more work than the small windows hold
     knobs = draw_knobs(chance, single=single)
     load = Load(
         nodes=1 if single else chance.choice((2, 2, 3)),
         workers=chance.choice((1, 2, 3, 4)),
         clients=chance.choice((1, 2, 3)),
-        calls=int(log_uniform(chance, 6, 22)),
+        calls=int(log_uniform(chance, 6, 22)) * (4 if busy else 1),
         warm_up=int(chance.uniform(0.5, 2.0) * SECOND),
         chaos=int(log_uniform(chance, 5, 18) * SECOND),
         contended_ids=chance.choice((1, 2, 6)),
         handler_span=int(log_uniform(chance, 0.02, 2.0) * SECOND),
-        batches=chance.choice((0.0, 0.05, 0.2)),
+        batches=0.4 if busy else chance.choice((0.0, 0.05, 0.2)),
     )
     # Two clocks may differ by twice the skew, and an owner's reads rest on its margin being more than that.
     skew = min(200 * MILLISECOND, (knobs.shard_margin or SECOND) // 3)
-    return Config(seed=seed, single=single, skew=skew, faults=draw_faults(chance), knobs=knobs, load=load)
+    faults = draw_faults(chance)
+    if busy:
+        knobs.window_max, knobs.window_low = 4, 2
+        faults.load_slow = max(faults.load_slow, 0.15)
+    return Config(seed=seed, single=single, skew=skew, faults=faults, knobs=knobs, load=load)

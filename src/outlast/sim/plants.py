@@ -16,6 +16,7 @@ from outlast.core.shard import (
     attempts,
     dedup,
     due,
+    enqueue,
     gate,
     histories,
     loading,
@@ -436,6 +437,4 @@ def _ready_too_early(patches: Patches) -> None:
             readiness.make_ready(shard, task)
 
     before = readiness.add
-    for module in (readiness, loading):
-        if hasattr(module, "add"):
-            patches.put(module, "add", add)
+    patches.put(enqueue, "add", add)
