@@ -134,9 +134,8 @@ class Task(Generic[P, R]):
         chunks = self._chunks(client, calls)
         replies: list[TaskEnqueuedReply | Refused] = []
         for chunk in chunks:
-            replies += client.ask(
-                EnqueueTasks(items=tuple(chunk)), TasksEnqueued, instead=f"{self.name}.aenqueue_many(…)"
-            ).items
+            request = EnqueueTasks(items=tuple(self._made(client, payloads) for payloads in chunk))
+            replies += client.ask(request, TasksEnqueued, instead=f"{self.name}.aenqueue_many(…)").items
         return self._handles(replies)
 
     async def aenqueue_many(self, calls: Iterable[tuple[Any, ...]]) -> list[TaskHandle[R]]:
@@ -145,9 +144,8 @@ class Task(Generic[P, R]):
         chunks = self._chunks(client, calls)
         replies: list[TaskEnqueuedReply | Refused] = []
         for chunk in chunks:
-            reply = await client.aask(
-                EnqueueTasks(items=tuple(chunk)), TasksEnqueued, instead=f"{self.name}.aenqueue_many(…)"
-            )
+            request = EnqueueTasks(items=tuple(self._made(client, payloads) for payloads in chunk))
+            reply = await client.aask(request, TasksEnqueued, instead=f"{self.name}.aenqueue_many(…)")
             replies += reply.items
         return self._handles(replies)
 
@@ -174,6 +172,9 @@ class Task(Generic[P, R]):
         return self.owner.connect()
 
     def _request(self, client: Client, args: tuple[Any, ...], kwargs: dict[str, Any]) -> EnqueueTask:
+        return self._made(client, self._write(client.converter, args, kwargs))
+
+    def _made(self, client: Client, payloads: Payloads) -> EnqueueTask:
         options = self.options
         minted = mint()
         return EnqueueTask(
@@ -181,7 +182,7 @@ class Task(Generic[P, R]):
             type=self.name,
             queue=options.queue,
             key=options.key or minted,
-            input=self._write(client.converter, args, kwargs),
+            input=payloads,
             retry=options.retry,
             delay=options.delay,
             start_to_close=START_TO_CLOSE if options.start_to_close is None else options.start_to_close,
@@ -197,14 +198,17 @@ class Task(Generic[P, R]):
     def _write(self, converter: Converter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Payloads:
         return converter.arguments_to_payloads(self.definition.parameters, args, kwargs)
 
-    def _chunks(self, client: Client, calls: Iterable[tuple[Any, ...]]) -> list[list[EnqueueTask]]:
+    def _chunks(self, client: Client, calls: Iterable[tuple[Any, ...]]) -> list[list[Payloads]]:
+        """Return the arguments of all calls, written down, by request. Ids are minted as each request is sent: the engine
+        knows without a look that an id is new if it is later than all it has.
+        """
         if self.options.id or self.options.key:
             raise BadDeclaration(
                 "one_id_for_many",
                 f"{self.name}.enqueue_many(…) was given one id or key for many tasks.",
                 remedy="Leave id and key out of .using(…); each task gets its own.",
             )
-        chunks: list[list[EnqueueTask]] = []
+        chunks: list[list[Payloads]] = []
         room = 0
         for place, arguments in enumerate(calls):
             if not isinstance(arguments, tuple):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
@@ -213,23 +217,24 @@ class Task(Generic[P, R]):
                     f"Item {place} of {self.name}.enqueue_many(…) is {arguments!r}.",
                     remedy="Give a tuple of arguments for each task, also for a single one: [(1,), (2,)].",
                 )
-            request = self._request(client, arguments, {})
-            size = min(size_of(request.input), PAYLOAD_INLINE_BYTES_MAX * len(request.input) + 1) + 200
+            payloads = self._write(client.converter, arguments, {})
+            size = min(size_of(payloads), PAYLOAD_INLINE_BYTES_MAX * len(payloads) + 1) + 200
             if not chunks or len(chunks[-1]) >= BATCH_ITEMS_MAX or size > room:
                 chunks.append([])
                 room = REQUEST_BYTES
-            chunks[-1].append(request)
+            chunks[-1].append(payloads)
             room -= size
         return chunks
 
     def _handles(self, replies: list[TaskEnqueuedReply | Refused]) -> list[TaskHandle[R]]:
         handles: dict[int, TaskHandle[R]] = {}
         refused: dict[int, Refused] = {}
+        connect, result_type = self.owner.connect, self.definition.parameters.result
         for place, reply in enumerate(replies):
             if isinstance(reply, Refused):
                 refused[place] = reply
             else:
-                handles[place] = self._handle(reply.task_id)
+                handles[place] = TaskHandle(reply.task_id, connect, result_type)
         if refused and not handles and len(replies) == 1:
             raise exception_of(refused[0])
         if refused:

@@ -3,7 +3,7 @@
 import copy
 import functools
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, cast
+from typing import Any, Final, Generic, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, cast
 
 from outlast.core.inputs import (
     IfClosed,
@@ -15,7 +15,7 @@ from outlast.core.inputs import (
     WorkflowStarted,
 )
 from outlast.core.limits import BATCH_ITEMS_MAX, PAYLOAD_INLINE_BYTES_MAX
-from outlast.core.payload import size_of
+from outlast.core.payload import Payloads, size_of
 from outlast.sdk.client import Client, Home, mint
 from outlast.sdk.declare import check_function, check_name, place_of, read_parameters
 from outlast.sdk.definition import WorkflowDefinition, WorkflowOptions
@@ -30,6 +30,9 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 T = TypeVar("T")
+
+_IF_OPEN: Final = {kind.value: kind for kind in IfOpen}
+_IF_CLOSED: Final = {kind.value: kind for kind in IfClosed}
 
 
 class Workflow(Generic[P, R]):
@@ -108,9 +111,8 @@ class Workflow(Generic[P, R]):
         client = self._client()
         replies: list[WorkflowStarted | Refused] = []
         for chunk in self._chunks(client, calls):
-            replies += client.ask(
-                StartWorkflows(items=tuple(chunk)), WorkflowsStarted, instead=f"{self.name}.astart_many(…)"
-            ).items
+            request = StartWorkflows(items=tuple(self._made(client, payloads) for payloads in chunk))
+            replies += client.ask(request, WorkflowsStarted, instead=f"{self.name}.astart_many(…)").items
         return self._handles(replies)
 
     async def astart_many(self, calls: Iterable[tuple[Any, ...]]) -> list[WorkflowHandle[R]]:
@@ -118,9 +120,8 @@ class Workflow(Generic[P, R]):
         client = self._client()
         replies: list[WorkflowStarted | Refused] = []
         for chunk in self._chunks(client, calls):
-            reply = await client.aask(
-                StartWorkflows(items=tuple(chunk)), WorkflowsStarted, instead=f"{self.name}.astart_many(…)"
-            )
+            request = StartWorkflows(items=tuple(self._made(client, payloads) for payloads in chunk))
+            reply = await client.aask(request, WorkflowsStarted, instead=f"{self.name}.astart_many(…)")
             replies += reply.items
         return self._handles(replies)
 
@@ -142,6 +143,9 @@ class Workflow(Generic[P, R]):
         return self.owner.connect()
 
     def _request(self, client: Client, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StartWorkflow:
+        return self._made(client, client.converter.arguments_to_payloads(self.definition.parameters, args, kwargs))
+
+    def _made(self, client: Client, payloads: Payloads) -> StartWorkflow:
         options = self.options
         converter = client.converter
         memo = {
@@ -153,9 +157,9 @@ class Workflow(Generic[P, R]):
             run_id=mint(),
             request_id=options.key or mint(),
             workflow_id=options.id,
-            input=converter.arguments_to_payloads(self.definition.parameters, args, kwargs),
-            if_open=IfOpen(options.if_open),
-            if_closed=IfClosed(options.if_closed),
+            input=payloads,
+            if_open=_IF_OPEN[options.if_open],
+            if_closed=_IF_CLOSED[options.if_closed],
             run_timeout=options.run_timeout,
             task_timeout=options.task_timeout,
             delay=options.delay,
@@ -165,14 +169,18 @@ class Workflow(Generic[P, R]):
             build=options.build,
         )
 
-    def _chunks(self, client: Client, calls: Iterable[tuple[Any, ...]]) -> list[list[StartWorkflow]]:
+    def _chunks(self, client: Client, calls: Iterable[tuple[Any, ...]]) -> list[list[Payloads]]:
+        """Return the arguments of all calls, written down, by request. Ids are minted as each request is sent: the engine
+        knows without a look that an id is new if it is later than all it has.
+        """
         if self.options.id or self.options.key:
             raise BadDeclaration(
                 "one_id_for_many",
                 f"{self.name}.start_many(…) was given one id or key for many runs.",
                 remedy="Leave id and key out of .using(…); each run gets its own.",
             )
-        chunks: list[list[StartWorkflow]] = []
+        parameters = self.definition.parameters
+        chunks: list[list[Payloads]] = []
         room = 0
         for place, arguments in enumerate(calls):
             if not isinstance(arguments, tuple):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
@@ -181,23 +189,24 @@ class Workflow(Generic[P, R]):
                     f"Item {place} of {self.name}.start_many(…) is {arguments!r}.",
                     remedy="Give a tuple of arguments for each run, also for a single one: [(1,), (2,)].",
                 )
-            request = self._request(client, arguments, {})
-            size = min(size_of(request.input), PAYLOAD_INLINE_BYTES_MAX * len(request.input) + 1) + 200
+            payloads = client.converter.arguments_to_payloads(parameters, arguments, {})
+            size = min(size_of(payloads), PAYLOAD_INLINE_BYTES_MAX * len(payloads) + 1) + 200
             if not chunks or len(chunks[-1]) >= BATCH_ITEMS_MAX or size > room:
                 chunks.append([])
                 room = REQUEST_BYTES
-            chunks[-1].append(request)
+            chunks[-1].append(payloads)
             room -= size
         return chunks
 
     def _handles(self, replies: list[WorkflowStarted | Refused]) -> list[WorkflowHandle[R]]:
         handles: dict[int, WorkflowHandle[R]] = {}
         refused: dict[int, Refused] = {}
+        connect, result_type = self.owner.connect, self.definition.parameters.result
         for place, reply in enumerate(replies):
             if isinstance(reply, Refused):
                 refused[place] = reply
             else:
-                handles[place] = self._handle(reply)
+                handles[place] = WorkflowHandle(reply.workflow_id, reply.run_id, connect, result_type)
         if refused:
             raise SomeRefused(handles, refused)
         return list(handles.values())
