@@ -5,8 +5,10 @@ folding a history gives; checkers compare the two.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from outlast.core import events as e
 from outlast.core.inputs import Refused, RunStatus, WorkflowOutcome, WorkflowTaskReply
@@ -22,8 +24,10 @@ Closing = (
 )
 
 
-@dataclass(slots=True, kw_only=True)
-class Turn:
+RUNNING: Final = RunStatus.RUNNING
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A workflow task in a worker's hands. It is nowhere but in memory (ARCHITECTURE §6)."""
 
     dispatch: int
@@ -36,8 +40,7 @@ class Turn:
     poll_id: str
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Run:
+class Run(msgspec.Struct, kw_only=True, eq=False):
     """One run in memory: its row, opened up, and what only memory needs to know of it."""
 
     namespace: str
@@ -53,8 +56,8 @@ class Run:
     identity: str
     started_at: int
     fixed: RunFixed
-    state: RunState = field(default_factory=RunState)
-    status: RunStatus = RunStatus.RUNNING
+    state: RunState = msgspec.field(default_factory=RunState)
+    status: RunStatus = RUNNING
     closed_at: int = 0
     next_event_id: int = 1
     history_bytes: int = 0
@@ -66,10 +69,10 @@ class Run:
     # Only in memory.
     stored: bool = False  # the store has it, or a batch on its way does
     pinned: int = 0  # number of the last batch that writes it; it may leave memory once that is committed
-    fresh: list[e.Timed] = field(default_factory=list[e.Timed])  # recorded, not yet taken into a batch
-    tail: list[e.Timed] = field(default_factory=list[e.Timed])  # recorded since the last completed turn
+    fresh: list[e.Timed] = []  # recorded, not yet taken into a batch
+    tail: list[e.Timed] = []  # recorded since the last completed turn
     tail_first: int = 0  # event id of tail[0]; 0 when the tail is not known
-    parked: list[e.Timed] = field(default_factory=list[e.Timed])
+    parked: list[e.Timed] = []
     parked_stored: int = 0  # how many of `parked` have rows
     turn: Turn | None = None
     offered: bool = False  # stands in a queue for workers
@@ -77,7 +80,7 @@ class Run:
 
     @property
     def open(self) -> bool:
-        return self.status is RunStatus.RUNNING
+        return self.status is RUNNING
 
     def record(self, at: int, event: e.Event) -> int:
         """Give ``event`` the next id, fold it in, and return the id."""

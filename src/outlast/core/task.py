@@ -1,17 +1,28 @@
-"""The state of a task in memory: its row, opened up."""
+"""The state of a task in memory: its row, opened up.
 
-from dataclasses import dataclass
+The states have names of their own here: an enumeration's member costs ten times a global to look up, and a task's life
+looks at some thirty.
+"""
+
+from typing import Final
+
+import msgspec
 
 from outlast.core.inputs import TaskState
-from outlast.core.units import FOREVER
 from outlast.core.writes import TaskSpec, TaskStatus
 
-TERMINAL = frozenset({TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELED, TaskState.EXPIRED})
+ENQUEUED: Final = TaskState.ENQUEUED
+LEASED: Final = TaskState.LEASED
+RETRY_WAIT: Final = TaskState.RETRY_WAIT
+SUCCEEDED: Final = TaskState.SUCCEEDED
+FAILED: Final = TaskState.FAILED
+CANCELED: Final = TaskState.CANCELED
+EXPIRED: Final = TaskState.EXPIRED
+TERMINAL: Final = frozenset({SUCCEEDED, FAILED, CANCELED, EXPIRED})
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Task:
-    """One task, standalone or an activity of a run."""
+class Task(msgspec.Struct, kw_only=True, eq=False):
+    """One task, standalone or an activity of a run. A Struct, since it is made faster than a dataclass."""
 
     namespace: str
     task_id: str
@@ -20,7 +31,7 @@ class Task:
     spec: TaskSpec
     status: TaskStatus
     build: str = ""
-    state: TaskState = TaskState.ENQUEUED
+    state: TaskState = ENQUEUED
     reason: str = ""
     ready: bool = False
     order_key: int = 0
@@ -57,4 +68,7 @@ class Task:
     def expiry(self) -> int:
         """Return the instant at which the lease ends unless something is heard: the first of its three ends."""
         status = self.status
-        return min(self.lease_until, status.attempt_deadline or FOREVER, status.heartbeat_deadline or FOREVER)
+        end = self.lease_until
+        if 0 < status.attempt_deadline < end:
+            end = status.attempt_deadline
+        return status.heartbeat_deadline if 0 < status.heartbeat_deadline < end else end

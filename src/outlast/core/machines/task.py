@@ -31,7 +31,7 @@ from outlast.core.inputs import (
     TaskToken,
 )
 from outlast.core.payload import Payload, Payloads
-from outlast.core.task import Task
+from outlast.core.task import CANCELED, ENQUEUED, EXPIRED, FAILED, LEASED, RETRY_WAIT, SUCCEEDED, Task
 from outlast.core.units import FOREVER, later
 from outlast.core.writes import AttemptRow
 
@@ -59,9 +59,9 @@ class Settled:
 
 def lease(task: Task, *, worker: str, identity: str, build: str, poll_id: str, now: int, span: int) -> None:
     """Give ``task`` to ``worker`` for a new attempt."""
-    invariant(task.state is TaskState.ENQUEUED and task.ready, "lease_of_unready_task", task=task.task_id)
+    invariant(task.state is ENQUEUED and task.ready, "lease_of_unready_task", task=task.task_id)
     status = task.status
-    task.state = TaskState.LEASED
+    task.state = LEASED
     task.ready = False
     task.reason = ""
     task.attempt += 1
@@ -86,7 +86,7 @@ def check(task: Task, token: TaskToken) -> None:
     Raises:
         LeaseLost: it never becomes good again.
     """
-    if task.state is TaskState.LEASED and task.lease == token.lease:
+    if task.state is LEASED and task.lease == token.lease:
         return
     if task.lease == token.lease:
         raise LeaseLost(
@@ -139,10 +139,10 @@ def settle(task: Task, outcome: TaskOutcome, *, details: Payload | None, now: in
         case TaskSucceeded():
             status.result = outcome.result
             status.failure = None
-            close(task, TaskState.SUCCEEDED, "", now=now)
+            close(task, SUCCEEDED, "", now=now)
             return Settled(result=outcome.result)
         case TaskCanceled() if status.cancel_requested:
-            close(task, TaskState.CANCELED, status.cancel_reason or "canceled", now=now)
+            close(task, CANCELED, status.cancel_reason or "canceled", now=now)
             return Settled(result=outcome.details, failure=canceled(task), retry_state="cancel_requested")
         case TaskCanceled():
             failure = Failure(
@@ -207,24 +207,24 @@ def after_failure(task: Task, failure: Failure, *, now: int) -> Settled:
     )
     status.failure = failure
     if what is retry.Verdict.AGAIN:
-        task.state = TaskState.RETRY_WAIT
+        task.state = RETRY_WAIT
         task.reason = failure.type
         task.run_at = later(now, pause)
         release(task)
         return Settled(retry_at=task.run_at, failure=failure)
     if what is retry.Verdict.CANCELED:
-        close(task, TaskState.CANCELED, status.cancel_reason or "canceled", now=now)
+        close(task, CANCELED, status.cancel_reason or "canceled", now=now)
     elif what is retry.Verdict.OUT_OF_TIME:
-        close(task, TaskState.EXPIRED, "schedule_to_close", now=now)
+        close(task, EXPIRED, "schedule_to_close", now=now)
     else:
-        close(task, TaskState.FAILED, what.value, now=now)
+        close(task, FAILED, what.value, now=now)
     return Settled(failure=failure, retry_state=what.value)
 
 
 def hand_back(task: Task) -> None:
     """Undo a lease whose handler never began: the attempt does not count, the lease number stays used."""
     task.attempt -= 1
-    task.state = TaskState.ENQUEUED
+    task.state = ENQUEUED
     task.ready = True
     release(task)
 
@@ -268,7 +268,7 @@ def overdue(task: Task, kind: str, *, now: int) -> Settled:
         cause=cause,
     )
     task.status.failure = failure
-    close(task, TaskState.EXPIRED, kind, now=now)
+    close(task, EXPIRED, kind, now=now)
     return Settled(failure=failure, retry_state="timeout", timeout_type=kind)
 
 

@@ -11,14 +11,13 @@ from outlast.core.inputs import (
     Refused,
     ReturnTasks,
     TaskOutcome,
-    TaskState,
     TaskSucceeded,
 )
 from outlast.core.machines import task as machine
 from outlast.core.shard import holding, tasks, timing
 from outlast.core.shard.readiness import put_in_window, task_timer
 from outlast.core.shard.state import Shard
-from outlast.core.task import Task
+from outlast.core.task import CANCELED, ENQUEUED, LEASED, Task
 from outlast.core.writes import AttemptRow, TimerKind
 
 
@@ -35,7 +34,7 @@ def lease(shard: Shard, task: Task, *, worker: str, identity: str, build: str, p
         now=shard.now,
         span=shard.config.task_lease,
     )
-    shard.count_task(task, TaskState.ENQUEUED)
+    shard.count_task(task, ENQUEUED)
     shard.gather.touch_task(task)
     holding.hold(shard, task)
 
@@ -82,7 +81,7 @@ def complete(shard: Shard, item: Completion, *, namespace: str) -> None:
         NotFound: no such task in this namespace.
     """
     task = tasks.find(shard, item.token.task_id, namespace)
-    if task.lease == item.token.lease and task.state is not TaskState.LEASED and task.status.completion:
+    if task.lease == item.token.lease and task.state is not LEASED and task.status.completion:
         if task.status.completion == machine.digest_of(item.outcome):
             return  # the reply to the same word was lost
         raise LeaseLost(
@@ -103,7 +102,7 @@ def complete(shard: Shard, item: Completion, *, namespace: str) -> None:
 def _outcome_name(task: Task, outcome: TaskOutcome, settled: machine.Settled) -> str:
     if isinstance(outcome, TaskSucceeded):
         return "succeeded"
-    if task.state is TaskState.CANCELED and settled.retry_state == "cancel_requested":
+    if task.state is CANCELED and settled.retry_state == "cancel_requested":
         return "canceled"
     return "failed"
 
@@ -125,7 +124,7 @@ def _keep_evidence(shard: Shard, task: Task, item: Completion) -> None:
 
 def expire(shard: Shard, task: Task, *, lease: int) -> None:
     """End a lease that has run out; nothing happens if it was answered or extended meanwhile."""
-    if task.state is not TaskState.LEASED or task.lease != lease:
+    if task.state is not LEASED or task.lease != lease:
         return
     end = shard.end_after_stall(task.expiry(), since=task.status.started_at, term=shard.config.task_lease)
     if end > shard.now:
@@ -145,7 +144,7 @@ def hand_back(shard: Shard, request: ReturnTasks, *, namespace: str) -> None:
     """Take back leases whose handlers never began. Stale tokens are passed over: their leases have ended anyway."""
     for token in request.tokens:
         task = shard.tasks.get(token.task_id)
-        if task is None or task.namespace != namespace or task.state is not TaskState.LEASED:
+        if task is None or task.namespace != namespace or task.state is not LEASED:
             continue
         if task.lease != token.lease or task.status.begun:
             continue
@@ -158,7 +157,7 @@ def _back_to_queue(shard: Shard, task: Task, row: AttemptRow, holder: str) -> No
     row.outcome = "returned"
     shard.gather.attempts.append(row)
     holding.unhold(shard, holder, task)
-    shard.count_task(task, TaskState.LEASED)
+    shard.count_task(task, LEASED)
     shard.gather.touch_task(task)
     if task.status.cancel_requested:
         tasks.end_canceled(shard, task)  # no attempt starts after a cancel that was acknowledged
@@ -178,7 +177,7 @@ def _end_attempt(
         row.error_trace = settled.failure.trace
     shard.gather.attempts.append(row)
     holding.unhold(shard, holder, task)
-    shard.count_task(task, TaskState.LEASED)
+    shard.count_task(task, LEASED)
     shard.gather.touch_task(task)
     if settled.retry_at:
         timing.set_timer(shard, task_timer(task, TimerKind.TASK_DUE, settled.retry_at))

@@ -5,6 +5,7 @@ counter that is written with them: an id above it was never stored. A client who
 others' ids are then looked up as before, which costs reads and nothing else. So do ids of any other shape.
 """
 
+from functools import lru_cache
 from typing import Final
 
 from outlast.core.shard.state import Shard
@@ -13,6 +14,7 @@ COUNTER: Final = ("", "freshest")
 _LENGTH: Final = 36
 
 
+@lru_cache(maxsize=8192)  # each name is asked about twice: before it is stored and when it is
 def rank_of(name: str) -> int:
     """Return the rank in time of a UUIDv7: its first 48 bits and the 12 behind the version; 0 for another shape."""
     if len(name) != _LENGTH or name[8] != "-" or name[14] != "7":

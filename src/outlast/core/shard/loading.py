@@ -6,8 +6,9 @@ older than what has happened meanwhile, so an entity that was written since the 
 """
 
 from dataclasses import dataclass, field
+from itertools import islice
 
-from outlast.core.inputs import Poll, TaskState
+from outlast.core.inputs import Poll
 from outlast.core.shard import holding, needs, offers
 from outlast.core.shard.admitted import Admitted
 from outlast.core.shard.freshness import is_fresh
@@ -17,7 +18,7 @@ from outlast.core.shard.needs import Key
 from outlast.core.shard.outputs import Ask
 from outlast.core.shard.runs import MADE_ID
 from outlast.core.shard.state import Shard
-from outlast.core.task import Task
+from outlast.core.task import LEASED, Task
 from outlast.core.writes import (
     Load,
     LoadKeys,
@@ -221,7 +222,7 @@ def adopt(shard: Shard, task: Task) -> Task:
     if known is not None:
         return known
     shard.tasks[task.task_id] = task
-    if task.state is TaskState.LEASED:
+    if task.state is LEASED:
         holding.hold(shard, task)
         task_ids, given = shard.poll_answers.get(task.status.poll_id, ([], []))
         shard.poll_answers[task.status.poll_id] = ([*task_ids, task.task_id], given)
@@ -261,7 +262,7 @@ def evict(shard: Shard, loading: Loading) -> None:
 
 
 def _evict_runs(shard: Shard, excess: int, floor: int) -> None:
-    looked_at = list(shard.runs.values())[: 2 * excess + 100]
+    looked_at = list(islice(shard.runs.values(), 2 * excess + 100))
     for run in looked_at:
         if excess <= 0:
             return
@@ -275,11 +276,11 @@ def _evict_runs(shard: Shard, excess: int, floor: int) -> None:
 
 
 def _evict_tasks(shard: Shard, excess: int, floor: int) -> None:
-    looked_at = list(shard.tasks.values())[: 2 * excess + 100]
+    looked_at = list(islice(shard.tasks.values(), 2 * excess + 100))
     for task in looked_at:
         if excess <= 0:
             return
-        held = task.state is TaskState.LEASED or (task.in_window and task.ready) or task.task_id in shard.hosts
+        held = task.state is LEASED or (task.in_window and task.ready) or task.task_id in shard.hosts
         if held or task.pinned > floor or task.task_id in shard.gather.tasks:
             shard.tasks.move_to_end(task.task_id)
             continue

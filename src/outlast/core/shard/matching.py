@@ -7,14 +7,14 @@ leases of one batch cost one commit.
 from collections import deque
 
 from outlast.core.errors import Busy
-from outlast.core.inputs import Poll, StopWorker, TaskLease, TaskState, TaskToken, Work, WorkflowTask
+from outlast.core.inputs import Poll, StopWorker, TaskLease, TaskToken, Work, WorkflowTask
 from outlast.core.machines.task import SUSPECT_AFTER
 from outlast.core.run import Run
 from outlast.core.shard import attempts, offers, turns
 from outlast.core.shard.fairness import given_out
 from outlast.core.shard.readiness import put_in_window, window_of
 from outlast.core.shard.state import QueueName, Shard, WaitingPoll, WorkerSeen
-from outlast.core.task import Task
+from outlast.core.task import LEASED, Task
 
 HOST_QUIET = 10 * 1_000_000_000  # a worker that was to run a suspect task and does not poll so long is passed over
 
@@ -145,7 +145,7 @@ def _lease_tasks(shard: Shard, waiting: WaitingPoll, seen: WorkerSeen) -> list[T
     poll, leased = waiting.poll, list[TaskLease]()
     if seen.suspect:
         suspect = shard.tasks.get(seen.suspect)
-        if suspect is not None and suspect.state is TaskState.LEASED:
+        if suspect is not None and suspect.state is LEASED:
             return leased  # a suspect runs alone: nothing goes beside it
         if suspect is not None and suspect.ready and shard.hosts.get(seen.suspect) == seen.name:
             if seen.leases or _overdue(shard, suspect):
@@ -281,7 +281,7 @@ def _answer_again(shard: Shard, poll: Poll) -> Work | None:
         lease_of(shard, task)
         for task_id in task_ids
         if (task := shard.tasks.get(task_id)) is not None
-        and task.state is TaskState.LEASED
+        and task.state is LEASED
         and task.status.poll_id == poll.poll_id
     ]
     work_turns = [

@@ -1,12 +1,11 @@
 """Ready tasks: from being made to standing where pollers find them."""
 
-from outlast.core.inputs import TaskState
 from outlast.core.shard import timing
 from outlast.core.shard.fairness import order_key_of
 from outlast.core.shard.freshness import note
 from outlast.core.shard.state import Shard, TaskQueue
 from outlast.core.shard.window import Window
-from outlast.core.task import Task
+from outlast.core.task import ENQUEUED, Task
 from outlast.core.units import later
 from outlast.core.writes import TimerKind, TimerRow
 
@@ -36,7 +35,7 @@ def task_timer(task: Task, kind: TimerKind, at: int) -> TimerRow:
 def make_ready(shard: Shard, task: Task) -> None:
     """Let ``task`` be given to a worker from now on."""
     was = task.state
-    task.state = TaskState.ENQUEUED
+    task.state = ENQUEUED
     task.ready = True
     if task.order_key == 0:
         task.order_key = order_key_of(shard, task)

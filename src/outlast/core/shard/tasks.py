@@ -5,13 +5,13 @@ import msgspec
 from outlast.core import events as e
 from outlast.core.errors import Conflict, NotFound, invariant
 from outlast.core.failure import Failure
-from outlast.core.inputs import Accepted, AwaitTask, CancelTask, DescribeTask, TaskOutcomeReply, TaskState
+from outlast.core.inputs import Accepted, AwaitTask, CancelTask, DescribeTask, TaskOutcomeReply
 from outlast.core.machines import task as machine
 from outlast.core.shard import holding, offers, timing, why
 from outlast.core.shard.histories import EVENT_BEFORE, append
 from outlast.core.shard.readiness import make_ready, task_timer
 from outlast.core.shard.state import Shard, Waiter
-from outlast.core.task import Task
+from outlast.core.task import CANCELED, ENQUEUED, FAILED, LEASED, RETRY_WAIT, SUCCEEDED, Task
 from outlast.core.units import later
 from outlast.core.writes import TimerKind
 
@@ -45,7 +45,7 @@ def request_cancel(shard: Shard, task: Task, *, reason: str) -> None:
     task.status.cancel_requested = True
     task.status.cancel_reason = reason
     shard.gather.touch_task(task)
-    if task.state is TaskState.LEASED:
+    if task.state is LEASED:
         status = task.status
         grace = later(shard.now, CANCEL_GRACE)
         status.attempt_deadline = min(status.attempt_deadline or grace, grace)
@@ -58,7 +58,7 @@ def request_cancel(shard: Shard, task: Task, *, reason: str) -> None:
 def end_canceled(shard: Shard, task: Task) -> None:
     """Close a task that was asked to stop and that no worker holds."""
     was = task.state
-    machine.close(task, TaskState.CANCELED, task.status.cancel_reason, now=shard.now)
+    machine.close(task, CANCELED, task.status.cancel_reason, now=shard.now)
     shard.count_task(task, was)
     failure = machine.canceled(task)
     task.status.failure = failure
@@ -71,12 +71,12 @@ def abandon(shard: Shard, task: Task, *, reason: str) -> None:
     if task.closed:
         return
     was, holder = task.state, task.worker
-    if was is TaskState.LEASED:
+    if was is LEASED:
         shard.gather.attempts.append(machine.attempt_row(task, "canceled", failure=None, now=shard.now))
         holding.unhold(shard, holder, task)
     drop_due(shard, task)
     task.status.cancel_requested = True
-    machine.close(task, TaskState.CANCELED, reason, now=shard.now)
+    machine.close(task, CANCELED, reason, now=shard.now)
     shard.count_task(task, was)
     shard.gather.touch_task(task)
     _drop_deadlines(shard, task)
@@ -85,7 +85,7 @@ def abandon(shard: Shard, task: Task, *, reason: str) -> None:
 
 def due(shard: Shard, task: Task, *, fire_at: int) -> None:
     """Make a task ready whose delay or backoff is over."""
-    waiting = task.state is TaskState.RETRY_WAIT or (task.state is TaskState.ENQUEUED and not task.ready)
+    waiting = task.state is RETRY_WAIT or (task.state is ENQUEUED and not task.ready)
     if waiting and task.run_at == fire_at:
         make_ready(shard, task)
 
@@ -93,13 +93,13 @@ def due(shard: Shard, task: Task, *, fire_at: int) -> None:
 def overdue(shard: Shard, task: Task, kind: TimerKind) -> None:
     """End a task at its schedule-to-start or schedule-to-close instant, if that still stands."""
     starting = kind is TimerKind.TASK_START_BY
-    if task.closed or (starting and (task.attempt > 0 or task.state is TaskState.LEASED)):
+    if task.closed or (starting and (task.attempt > 0 or task.state is LEASED)):
         return
     was, holder = task.state, task.worker
     row = machine.attempt_row(task, "timeout:schedule_to_close", failure=None, now=shard.now)
     drop_due(shard, task)
     settled = machine.overdue(task, "schedule_to_start" if starting else "schedule_to_close", now=shard.now)
-    if was is TaskState.LEASED:
+    if was is LEASED:
         shard.gather.attempts.append(row)
         holding.unhold(shard, holder, task)
     shard.count_task(task, was)
@@ -109,7 +109,7 @@ def overdue(shard: Shard, task: Task, kind: TimerKind) -> None:
 
 def drop_due(shard: Shard, task: Task) -> None:
     """Drop the timer of a delay or backoff, if the task waits for one."""
-    if task.state is TaskState.RETRY_WAIT or (task.state is TaskState.ENQUEUED and not task.ready):
+    if task.state is RETRY_WAIT or (task.state is ENQUEUED and not task.ready):
         timing.drop_timer(shard, task_timer(task, TimerKind.TASK_DUE, task.run_at))
 
 
@@ -176,7 +176,7 @@ def after_close(
         identity=holder_identity,
         attempt=task.attempt,
         started_at=started_at,
-        last_failure=None if task.state is TaskState.FAILED else task.status.failure,
+        last_failure=None if task.state is FAILED else task.status.failure,
         build=build,
     )
     closing = _closing_event(task, settled, holder_identity, cancel_event_id=activity.cancel_event_id)
@@ -191,11 +191,11 @@ def after_close(
 def _closing_event(task: Task, settled: machine.Settled, identity: str, *, cancel_event_id: int) -> e.Event:
     scheduled = task.scheduled_event_id
     failure = settled.failure
-    if task.state is TaskState.SUCCEEDED:
+    if task.state is SUCCEEDED:
         return e.ActivityTaskCompleted(
             scheduled_event_id=scheduled, started_event_id=EVENT_BEFORE, result=settled.result, identity=identity
         )
-    if task.state is TaskState.CANCELED:
+    if task.state is CANCELED:
         return e.ActivityTaskCanceled(
             scheduled_event_id=scheduled,
             started_event_id=EVENT_BEFORE,
