@@ -51,7 +51,7 @@ def main() -> int:
         figures += found
     if not chosen.only:
         keep(chosen.keep, raw, figures, load=began, size=chosen.size)
-    missed = [figure.name for figure in figures if not figure.is_met(raw)]
+    missed = [figure.name for figure in figures if not figure.is_met]
     for name in failed:
         print(f"{name}: gave no figure")
     print(f"\n{len(figures)} figures, {len(missed)} missed" + (f": {', '.join(missed)}" if missed else ""))
@@ -112,7 +112,7 @@ def keep(folder: Path, raw: Raw, figures: list[Figure], *, load: float, size: st
         value = f"{figure.value:,.0f}/s" if figure.per_second else f"{figure.value:.2f} ms"
         ratio = f"{figure.ratio(raw):.1f} {'raw rows each' if figure.per_second else 'fsyncs'}"
         wanted = f"{'≥' if figure.per_second else '≤'} {figure.wanted:,g}" if figure.wanted else ""
-        verdict = ("met" if figure.is_met(raw) else "missed") if figure.wanted else ""
+        verdict = ("met" if figure.is_met else "missed") if figure.wanted else ""
         lines.append(f"| {figure.name} | {value} | {ratio} | {wanted} | {verdict} |")
     (folder / "latest.md").write_text("\n".join(lines) + "\n")
     facts = {"at": when, "machine": machine, "raw": asdict(raw), "figures": [asdict(figure) for figure in figures]}
