@@ -50,7 +50,7 @@ class Piece:
 
 
 @dataclass(slots=True)
-class Executions:
+class Handled:
     """What the workers' ledgers say, by name of the work."""
 
     started: dict[str, list[dict[str, Any]]]
@@ -61,12 +61,12 @@ def check(folder: Path, store: Path) -> Findings:
     """Return what is wrong. The processes have been stopped."""
     findings = Findings()
     pieces = read_pieces(folder)
-    executions = read_executions(folder)
+    handled = read_handled(folder)
     connection = cast("Connection", apsw.Connection(str(store), flags=apsw.SQLITE_OPEN_READONLY))
-    check_tasks(findings, connection, pieces, executions)
-    check_runs(findings, connection, pieces, executions)
-    check_executions(findings, connection, executions)
-    check_destination(findings, folder, executions)
+    check_tasks(findings, connection, pieces, handled)
+    check_runs(findings, connection, pieces, handled)
+    check_handled(findings, connection, handled)
+    check_destination(findings, folder, handled)
     connection.close()
     return findings
 
@@ -91,15 +91,15 @@ def read_pieces(folder: Path) -> dict[str, Piece]:
     return pieces
 
 
-def read_executions(folder: Path) -> Executions:
+def read_handled(folder: Path) -> Handled:
     started: dict[str, list[dict[str, Any]]] = defaultdict(list)
     finished: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for line in read(folder, "worker"):
         (started if line["what"] == "started" else finished)[line["name"]].append(line)
-    return Executions(started, finished)
+    return Handled(started, finished)
 
 
-def check_tasks(findings: Findings, connection: Connection, pieces: dict[str, Piece], executions: Executions) -> None:
+def check_tasks(findings: Findings, connection: Connection, pieces: dict[str, Piece], handled: Handled) -> None:
     """Standalone tasks: one for each key, ended once, with a value that an execution of it returned."""
     rows: dict[str, list[tuple[str, Any, str]]] = defaultdict(list)
     for state, spec, status in connection.execute("SELECT state, spec, status FROM tasks WHERE run_id = ''"):
@@ -123,15 +123,15 @@ def check_tasks(findings: Findings, connection: Connection, pieces: dict[str, Pi
         if state == "failed" and failure != "worker_lost":
             findings.lost.append(f"{piece.name}: failed with {failure}")
         findings.given_up += state == "failed" and piece.kind == "apply"
-        if state == "succeeded" and value not in values(executions, piece.name):
-            findings.lost.append(f"{piece.name}: has the result {value}, which no execution returned")
+        if state == "succeeded" and value not in values(handled, piece.name):
+            findings.lost.append(f"{piece.name}: has the result {value}, which no handler returned")
         check_ends(findings, piece, state, value)
-        check_delay(findings, piece, executions)
+        check_delay(findings, piece, handled)
     findings.doubled += [f"{key}: a task that nobody asked for" for key in rows]
 
 
-def values(executions: Executions, name: str) -> set[str]:
-    return {line["value"] for line in executions.finished[name]}
+def values(handled: Handled, name: str) -> set[str]:
+    return {line["value"] for line in handled.finished[name]}
 
 
 def check_ends(findings: Findings, piece: Piece, status: str, value: object) -> None:
@@ -145,19 +145,19 @@ def check_ends(findings: Findings, piece: Piece, status: str, value: object) -> 
         findings.lost.append(f"{piece.name}: no client saw how it ended")
 
 
-def check_delay(findings: Findings, piece: Piece, executions: Executions) -> None:
+def check_delay(findings: Findings, piece: Piece, handled: Handled) -> None:
     if not piece.delay:
         return
     due = piece.invoked_at + int(piece.delay * SECOND)
     findings.timers += 1
     findings.early += [
         f"{piece.name}: began {(due - line['at']) / SECOND:.6f} s before its delay was over"
-        for line in executions.started[piece.name]
+        for line in handled.started[piece.name]
         if line["at"] < due - CLOCKS_APART
     ]
 
 
-def check_runs(findings: Findings, connection: Connection, pieces: dict[str, Piece], executions: Executions) -> None:
+def check_runs(findings: Findings, connection: Connection, pieces: dict[str, Piece], handled: Handled) -> None:
     """Runs: one for each id, closed as was right for it; histories whole; timers not early."""
     rows: dict[str, list[tuple[str, str, bytes]]] = defaultdict(list)
     for name, run_id, status, outcome in connection.execute("SELECT workflow_id, run_id, status, outcome FROM runs"):
@@ -179,13 +179,13 @@ def check_runs(findings: Findings, connection: Connection, pieces: dict[str, Pie
         result = codec.decode_outcome(outcome).result
         value: Any = Converter().from_payload(result[0]) if result else None
         check_ends(findings, piece, status, value)
-        check_value(findings, piece, value, executions)
+        check_value(findings, piece, value, handled)
         check_history(findings, piece, history_of(connection, run_id))
-        check_pauses(findings, piece, executions)
+        check_pauses(findings, piece, handled)
     findings.doubled += [f"{name}: a run that nobody asked for" for name in rows]
 
 
-def check_value(findings: Findings, piece: Piece, value: Any, executions: Executions) -> None:
+def check_value(findings: Findings, piece: Piece, value: Any, handled: Handled) -> None:
     heard: list[str] = value if piece.kind == "listener" else []
     if piece.kind == "listener":
         for word, count in (Counter(heard) - Counter(piece.words)).items():
@@ -196,8 +196,8 @@ def check_value(findings: Findings, piece: Piece, value: Any, executions: Execut
             findings.doubled.append(f"{piece.name}: heard {heard} in another order than they were said")
     if piece.kind == "flow":
         for part in value:
-            if part not in values(executions, part.partition("=")[0]):
-                findings.lost.append(f"{piece.name}: has the result {part}, which no execution returned")
+            if part not in values(handled, part.partition("=")[0]):
+                findings.lost.append(f"{piece.name}: has the result {part}, which no handler returned")
         if len(value) != len(piece.pauses) + 3:
             findings.lost.append(f"{piece.name}: has {len(value)} results, not {len(piece.pauses) + 3}")
 
@@ -226,11 +226,11 @@ def check_history(findings: Findings, piece: Piece, history: list[e.Timed]) -> N
         findings.doubled.append(f"{piece.name}: time goes back in its history")
 
 
-def check_pauses(findings: Findings, piece: Piece, executions: Executions) -> None:
+def check_pauses(findings: Findings, piece: Piece, handled: Handled) -> None:
     """By the workers' own watches: what comes after a sleep began no sooner than what was before it had ended, and slept."""
     for n, pause in enumerate(piece.pauses, 1):
-        before = [line["at"] for line in of_step(executions.finished, f"{piece.name}/{n - 1}")]
-        after = [line["at"] for line in of_step(executions.started, f"{piece.name}/{n}")]
+        before = [line["at"] for line in of_step(handled.finished, f"{piece.name}/{n - 1}")]
+        after = [line["at"] for line in of_step(handled.started, f"{piece.name}/{n}")]
         if before and after and min(after) < min(before) + int(pause * SECOND) - CLOCKS_APART:
             findings.early.append(f"{piece.name}: step {n} began before its sleep of {pause} s was over")
 
@@ -243,9 +243,9 @@ def of_step(lines: dict[str, list[dict[str, Any]]], step: str) -> Iterator[dict[
         turn += 1
 
 
-def check_executions(findings: Findings, connection: Connection, executions: Executions) -> None:
+def check_handled(findings: Findings, connection: Connection, handled: Handled) -> None:
     """Each lease of a task executes once; what has one attempt, once in all; a task that succeeded has one such attempt."""
-    for name, lines in executions.started.items():
+    for name, lines in handled.started.items():
         leases = Counter((line["task"], line["lease"]) for line in lines)
         findings.doubled += [f"{name}: lease {lease} was executed {n} times" for lease, n in leases.items() if n > 1]
         tasks = {line["task"] for line in lines}
@@ -261,7 +261,7 @@ def check_executions(findings: Findings, connection: Connection, executions: Exe
         findings.lost.append(f"{open_tasks} tasks are open after everything was given time to end")
 
 
-def check_destination(findings: Findings, folder: Path, executions: Executions) -> None:
+def check_destination(findings: Findings, folder: Path, handled: Handled) -> None:
     """Each effect has one operation id over all its attempts, and was applied once; what finished was applied."""
     operations: dict[str, set[str]] = defaultdict(set)
     applied: Counter[str] = Counter()
@@ -277,5 +277,5 @@ def check_destination(findings: Findings, folder: Path, executions: Executions) 
     ]
     findings.doubled += [f"operation {op}: applied {n} times" for op, n in applied.items() if n > 1]
     findings.lost += [
-        f"{name}: finished, and the destination knows nothing" for name in executions.finished if name not in operations
+        f"{name}: finished, and the destination knows nothing" for name in handled.finished if name not in operations
     ]
