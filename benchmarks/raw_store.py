@@ -14,7 +14,7 @@ from pathlib import Path
 
 import uuid_utils
 
-from outlast.core.inputs import TaskState
+from outlast.core.replies import TaskState
 from outlast.core.units import Fence
 from outlast.core.writes import AttemptRow, Batch, CommitOutcome, DedupRow, HistoryRow, RunRow, TaskRow
 from outlast.store.sqlite.bulk import Bulk

@@ -10,7 +10,7 @@ from outlast.cli.text import ago, clean, instant, span, table
 from outlast.cli.why import helps, lines_of_task, lines_of_workflow
 from outlast.core import events as e
 from outlast.core.failure import Failure, FailureKind
-from outlast.core.inputs import PendingActivity, PendingTimer, RunStatus, TaskInfo, TaskState, WorkflowInfo
+from outlast.core.replies import PendingActivity, PendingTimer, RunStatus, TaskInfo, TaskState, WorkflowInfo
 from outlast.core.retry import RetryPolicy
 from outlast.core.units import DAY, HOUR, MINUTE, SECOND
 

@@ -3,8 +3,8 @@
 from collections import Counter
 
 from outlast.core.codec import decode_events, decode_spec, decode_state, decode_timed
-from outlast.core.inputs import TaskState
 from outlast.core.invariants import Broken, Reference, run_findings, task_findings, waker_of
+from outlast.core.replies import TaskState
 from outlast.core.run import fold
 from outlast.core.task import TERMINAL
 from outlast.core.writes import RunRow, TimerKind, TimerRow

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from outlast.core import commands as c
 from outlast.core import inputs as i
+from outlast.core import replies
 from outlast.core.retry import RetryPolicy
 from outlast.core.units import SECOND
 from outlast.core.writes import CommitOutcome
@@ -90,8 +91,8 @@ class Player:
     """Plays a script on a world, as clients, workers and fate would. Names of things are numbers, modulo what there is."""
 
     world: World
-    leases: list[i.TaskLease] = field(default_factory=list[i.TaskLease])
-    turns: list[i.WorkflowTask] = field(default_factory=list[i.WorkflowTask])
+    leases: list[replies.TaskLease] = field(default_factory=list[replies.TaskLease])
+    turns: list[replies.WorkflowTask] = field(default_factory=list[replies.WorkflowTask])
     polls: list[object] = field(default_factory=list[object])
     all_tickets: list[object] = field(default_factory=list[object])
     forgotten: set[object] = field(default_factory=set[object])
@@ -195,7 +196,7 @@ class Player:
     def _gather(self) -> None:
         for ticket in self.all_tickets[-200:]:
             reply = self.world.answers.get(ticket)
-            if isinstance(reply, i.Work) and ticket not in self.forgotten:
+            if isinstance(reply, replies.Work) and ticket not in self.forgotten:
                 self.forgotten.add(ticket)
                 self.leases += reply.tasks
                 self.turns += reply.workflow_tasks
@@ -208,7 +209,7 @@ class Player:
         done = i.WorkflowTaskDone(token=turn.token, commands=commands, cached=cached, force_new=more)
         self._send(i.CompleteWorkflowTasks(worker="worker0", done=(done,), new_run_ids=(id_of("n", self._new()),)))
 
-    def _commands(self, turn: i.WorkflowTask, names: list[str]) -> tuple[c.Command, ...]:
+    def _commands(self, turn: replies.WorkflowTask, names: list[str]) -> tuple[c.Command, ...]:
         run = self.world.core.shard.runs.get(turn.run_id)
         open_activities = [open_.activity_id for open_ in run.state.activities.values()] if run else []
         open_timers = list(run.state.timers) if run else []

@@ -12,7 +12,7 @@ TINY = ShardConfig(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(scripts)
 def test_stored_rows_keep_the_laws_after_each_input(script: list[Move]) -> None:
     world = World()
@@ -25,7 +25,7 @@ def test_stored_rows_keep_the_laws_after_each_input(script: list[Move]) -> None:
     assert found == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(scripts)
 def test_stored_rows_keep_the_laws_in_little_memory(script: list[Move]) -> None:
     world = World(config=TINY)
@@ -38,7 +38,7 @@ def test_stored_rows_keep_the_laws_in_little_memory(script: list[Move]) -> None:
     assert found == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(scripts)
 def test_all_that_was_begun_comes_to_an_end(script: list[Move]) -> None:
     world = World()
@@ -52,7 +52,7 @@ def test_all_that_was_begun_comes_to_an_end(script: list[Move]) -> None:
     assert (rows.timers, broken_laws(rows)) == ({}, [])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(scripts)
 def test_all_that_was_begun_comes_to_an_end_in_little_memory(script: list[Move]) -> None:
     world = World(config=TINY)
@@ -66,7 +66,7 @@ def test_all_that_was_begun_comes_to_an_end_in_little_memory(script: list[Move])
     assert (rows.timers, broken_laws(rows)) == ({}, [])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(scripts)
 def test_everybody_who_stays_is_answered(script: list[Move]) -> None:
     world = World()

@@ -9,5 +9,5 @@ from outlast.core.run import FOLDED, LEAVE_NO_MARK
 def test_every_kind_of_event_folds_or_leaves_no_mark() -> None:
     kinds = set(get_args(Event))
 
-    assert FOLDED | LEAVE_NO_MARK == kinds
+    assert kinds == FOLDED | LEAVE_NO_MARK
     assert not FOLDED & LEAVE_NO_MARK

@@ -3,6 +3,7 @@
 from outlast.core import commands as c
 from outlast.core import events as e
 from outlast.core import inputs as i
+from outlast.core import replies
 from outlast.core.failure import FailureKind
 from outlast.core.retry import RetryPolicy
 from outlast.core.units import HOUR, SECOND
@@ -21,7 +22,7 @@ def test_a_waiting_task_is_canceled_at_once() -> None:
     assert world.cancel_task().changed
 
     info = world.task_info()
-    assert (info.state, info.reason) == (i.TaskState.CANCELED, "canceled")
+    assert (info.state, info.reason) == (replies.TaskState.CANCELED, "canceled")
     assert info.failure is not None
     assert info.failure.kind is FailureKind.CANCELED
     assert world.ready_tasks() == []
@@ -33,7 +34,7 @@ def test_a_delayed_task_is_canceled_and_its_timer_goes() -> None:
 
     world.cancel_task()
 
-    assert world.task_info().state is i.TaskState.CANCELED
+    assert world.task_info().state is replies.TaskState.CANCELED
     assert world.tables.timers == {}
 
 
@@ -44,7 +45,7 @@ def test_a_task_that_waits_for_its_next_attempt_is_canceled_and_its_timer_goes()
 
     world.cancel_task()
 
-    assert world.task_info().state is i.TaskState.CANCELED
+    assert world.task_info().state is replies.TaskState.CANCELED
     assert world.tables.timers == {}
 
 
@@ -56,7 +57,7 @@ def test_a_handler_is_told_to_stop_by_its_next_heartbeat() -> None:
     world.cancel_task()
 
     assert world.beat(lease).action == "cancel"
-    assert world.task_info().state is i.TaskState.LEASED
+    assert world.task_info().state is replies.TaskState.LEASED
 
 
 def test_a_handler_that_stops_when_asked_ends_its_task_as_canceled() -> None:
@@ -67,7 +68,7 @@ def test_a_handler_that_stops_when_asked_ends_its_task_as_canceled() -> None:
 
     world.complete(lease, i.TaskCanceled())
 
-    assert world.task_info().state is i.TaskState.CANCELED
+    assert world.task_info().state is replies.TaskState.CANCELED
     assert world.outcomes() == [(1, 1, "canceled")]
 
 
@@ -79,7 +80,7 @@ def test_a_handler_that_finishes_in_spite_of_a_cancel_has_succeeded() -> None:
 
     world.complete(lease, i.TaskSucceeded(result=(payload("1"),)))
 
-    assert world.task_info().state is i.TaskState.SUCCEEDED
+    assert world.task_info().state is replies.TaskState.SUCCEEDED
 
 
 def test_a_handler_that_fails_after_a_cancel_is_not_retried() -> None:
@@ -90,7 +91,7 @@ def test_a_handler_that_fails_after_a_cancel_is_not_retried() -> None:
 
     world.fail(lease)
 
-    assert world.task_info().state is i.TaskState.CANCELED
+    assert world.task_info().state is replies.TaskState.CANCELED
     assert world.tables.timers == {}
 
 
@@ -101,7 +102,7 @@ def test_a_handler_that_stops_without_being_asked_has_failed() -> None:
     world.complete(world.lease(), i.TaskCanceled())
 
     info = world.task_info()
-    assert (info.state, info.reason) == (i.TaskState.RETRY_WAIT, "Canceled")
+    assert (info.state, info.reason) == (replies.TaskState.RETRY_WAIT, "Canceled")
 
 
 def test_a_handler_that_does_not_stop_loses_its_lease_after_a_grace() -> None:
@@ -113,7 +114,7 @@ def test_a_handler_that_does_not_stop_loses_its_lease_after_a_grace() -> None:
         world.pass_time(10.1)
         world.beat(lease)
 
-    assert world.task_info().state is i.TaskState.CANCELED
+    assert world.task_info().state is replies.TaskState.CANCELED
     assert world.beat(lease).action == "stop"
 
 
@@ -132,13 +133,13 @@ def test_a_cancel_of_an_ended_task_changes_nothing() -> None:
     world.complete(world.lease())
 
     assert not world.cancel_task().changed
-    assert world.task_info().state is i.TaskState.SUCCEEDED
+    assert world.task_info().state is replies.TaskState.SUCCEEDED
 
 
 def test_a_cancel_of_an_unknown_task_is_refused() -> None:
     world = World()
 
-    refused = world.ask(i.CancelTask(task_id="none"), i.Refused)
+    refused = world.ask(i.CancelTask(task_id="none"), replies.Refused)
 
     assert refused.code == "task_not_found"
 
@@ -147,10 +148,10 @@ def test_a_cancel_from_another_namespace_finds_nothing() -> None:
     world = World()
     world.enqueue()
 
-    refused = world.ask(i.CancelTask(task_id="t"), i.Refused, namespace="other")
+    refused = world.ask(i.CancelTask(task_id="t"), replies.Refused, namespace="other")
 
     assert refused.code == "task_not_found"
-    assert world.task_info().state is i.TaskState.ENQUEUED
+    assert world.task_info().state is replies.TaskState.ENQUEUED
 
 
 def test_a_canceled_task_whose_lease_is_returned_is_given_to_nobody() -> None:
@@ -161,7 +162,7 @@ def test_a_canceled_task_whose_lease_is_returned_is_given_to_nobody() -> None:
 
     world.give_back(lease)
 
-    assert world.task_info().state is i.TaskState.CANCELED
+    assert world.task_info().state is replies.TaskState.CANCELED
     assert world.ready_tasks() == []
 
 
@@ -173,7 +174,7 @@ def test_a_canceled_single_attempt_that_never_began_is_given_to_nobody() -> None
 
     world.pass_time(31)
 
-    assert world.task_info().state is i.TaskState.CANCELED
+    assert world.task_info().state is replies.TaskState.CANCELED
     assert world.ready_tasks() == []
 
 
@@ -194,7 +195,7 @@ def run_with_activity(world: World) -> str:
     return started.run_id
 
 
-def wake(world: World) -> i.WorkflowTask:
+def wake(world: World) -> replies.WorkflowTask:
     """Give the run something to look at and return the turn that shows it."""
     world.signal()
     return world.turn()
@@ -204,7 +205,7 @@ def test_an_activity_cannot_be_canceled_behind_the_back_of_its_run() -> None:
     world = World()
     run_id = run_with_activity(world)
 
-    refused = world.ask(i.CancelTask(task_id=f"{run_id}:5"), i.Refused)
+    refused = world.ask(i.CancelTask(task_id=f"{run_id}:5"), replies.Refused)
 
     assert refused.code == "invalid_request"
 
@@ -301,7 +302,7 @@ def test_activities_of_a_run_that_closes_are_canceled_with_it() -> None:
     world.do(wake(world), c.CompleteWorkflow())
 
     info = world.task_info(f"{run_id}:5")
-    assert (info.state, info.reason) == (i.TaskState.CANCELED, "run_closed")
+    assert (info.state, info.reason) == (replies.TaskState.CANCELED, "run_closed")
     assert world.beat(lease).action == "stop"
     assert world.outcomes(f"{run_id}:5") == [(1, 1, "canceled")]
 
@@ -324,7 +325,7 @@ def test_an_activity_that_nobody_has_leaves_no_timer_when_its_run_closes() -> No
     world.terminate()
 
     assert world.tables.timers == {}
-    assert world.task_info(f"{started.run_id}:5").state is i.TaskState.CANCELED
+    assert world.task_info(f"{started.run_id}:5").state is replies.TaskState.CANCELED
 
 
 def test_an_activity_in_backoff_leaves_no_timer_when_its_run_closes() -> None:

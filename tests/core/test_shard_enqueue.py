@@ -1,6 +1,7 @@
 """Making tasks: keys, ids, batches, delays."""
 
 from outlast.core import inputs as i
+from outlast.core import replies
 from outlast.core.shard.config import ShardConfig
 from outlast.core.units import DAY, HOUR, SECOND
 from tests.core.world import World, enqueue_of, payload
@@ -12,7 +13,7 @@ def test_a_repeated_enqueue_gets_the_first_answer_and_makes_nothing() -> None:
 
     again = world.enqueue("u", key="k")
 
-    assert again == i.TaskEnqueuedReply(task_id="t", replayed=True)
+    assert again == replies.TaskEnqueuedReply(task_id="t", replayed=True)
     assert list(world.tables.tasks) == ["t"]
 
 
@@ -29,7 +30,7 @@ def test_a_task_whose_id_is_its_key_needs_no_row_for_the_key() -> None:
     world.enqueue("t")
     world.restart()
 
-    assert world.enqueue("t") == i.TaskEnqueuedReply(task_id="t", replayed=True)
+    assert world.enqueue("t") == replies.TaskEnqueuedReply(task_id="t", replayed=True)
     assert world.tables.dedup == {}
 
 
@@ -37,14 +38,14 @@ def test_a_task_is_found_by_a_key_that_is_its_id() -> None:
     world = World()
     world.enqueue("k")
 
-    assert world.enqueue("t", key="k") == i.TaskEnqueuedReply(task_id="k", replayed=True)
+    assert world.enqueue("t", key="k") == replies.TaskEnqueuedReply(task_id="k", replayed=True)
 
 
 def test_a_key_used_for_another_body_is_refused_and_names_the_first_task() -> None:
     world = World()
     world.enqueue("t", key="k", input=(payload("A"),))
 
-    refused = world.ask(enqueue_of("u", key="k", input=(payload("B"),)), i.Refused)
+    refused = world.ask(enqueue_of("u", key="k", input=(payload("B"),)), replies.Refused)
 
     assert refused.code == "idempotency_key_reused"
     assert refused.facts == {"id": "t"}
@@ -55,7 +56,7 @@ def test_a_key_that_is_an_id_used_for_another_body_is_refused() -> None:
     world = World()
     world.enqueue("t", input=(payload("A"),))
 
-    refused = world.ask(enqueue_of("t", input=(payload("B"),)), i.Refused)
+    refused = world.ask(enqueue_of("t", input=(payload("B"),)), replies.Refused)
 
     assert refused.code == "idempotency_key_reused"
 
@@ -64,7 +65,7 @@ def test_an_id_that_is_taken_is_refused() -> None:
     world = World()
     world.enqueue("t", key="k")
 
-    refused = world.ask(enqueue_of("t", key="other"), i.Refused)
+    refused = world.ask(enqueue_of("t", key="other"), replies.Refused)
 
     assert refused.code == "task_already_exists"
 
@@ -73,7 +74,7 @@ def test_a_task_without_a_key_is_never_taken_for_a_repeat() -> None:
     world = World()
     world.enqueue("t", key="")
 
-    refused = world.ask(enqueue_of("t", key=""), i.Refused)
+    refused = world.ask(enqueue_of("t", key=""), replies.Refused)
 
     assert refused.code == "task_already_exists"
 
@@ -82,25 +83,25 @@ def test_the_same_key_in_another_namespace_is_another_key() -> None:
     world = World()
     world.enqueue("t", key="k")
 
-    reply = world.ask(enqueue_of("u", key="k"), i.TaskEnqueuedReply, namespace="other")
+    reply = world.ask(enqueue_of("u", key="k"), replies.TaskEnqueuedReply, namespace="other")
 
-    assert reply == i.TaskEnqueuedReply(task_id="u")
+    assert reply == replies.TaskEnqueuedReply(task_id="u")
 
 
 def test_a_key_is_not_found_in_the_task_of_another_namespace() -> None:
     world = World()
     world.enqueue("k")
 
-    reply = world.ask(enqueue_of("t", key="k"), i.TaskEnqueuedReply, namespace="other")
+    reply = world.ask(enqueue_of("t", key="k"), replies.TaskEnqueuedReply, namespace="other")
 
-    assert reply == i.TaskEnqueuedReply(task_id="t")
+    assert reply == replies.TaskEnqueuedReply(task_id="t")
 
 
 def test_an_id_of_another_namespace_is_refused_without_saying_what_it_is() -> None:
     world = World()
     world.enqueue("t")
 
-    refused = world.ask(enqueue_of("t"), i.Refused, namespace="other")
+    refused = world.ask(enqueue_of("t"), replies.Refused, namespace="other")
 
     assert refused.code == "task_already_exists"
     assert refused.facts == {}
@@ -111,15 +112,15 @@ def test_a_key_is_free_again_after_its_window() -> None:
     world.enqueue("t", key="k")
     world.stall(25 * HOUR / SECOND)
 
-    assert world.enqueue("u", key="k") == i.TaskEnqueuedReply(task_id="u")
+    assert world.enqueue("u", key="k") == replies.TaskEnqueuedReply(task_id="u")
 
 
 def test_a_refused_enqueue_leaves_its_key_free() -> None:
     world = World()
     world.enqueue("t")
-    world.ask(enqueue_of("t", key="k"), i.Refused)
+    world.ask(enqueue_of("t", key="k"), replies.Refused)
 
-    assert world.enqueue("u", key="k") == i.TaskEnqueuedReply(task_id="u")
+    assert world.enqueue("u", key="k") == replies.TaskEnqueuedReply(task_id="u")
 
 
 def test_many_first_uses_of_a_key_make_one_task() -> None:
@@ -127,9 +128,12 @@ def test_many_first_uses_of_a_key_make_one_task() -> None:
     tickets = [world.send(enqueue_of(f"t{n}", key="k")) for n in range(100)]
     world.release()
 
-    replies = [world.answers[ticket] for ticket in tickets]
+    given = [world.answers[ticket] for ticket in tickets]
 
-    assert replies == [i.TaskEnqueuedReply(task_id="t0"), *[i.TaskEnqueuedReply(task_id="t0", replayed=True)] * 99]
+    assert given == [
+        replies.TaskEnqueuedReply(task_id="t0"),
+        *[replies.TaskEnqueuedReply(task_id="t0", replayed=True)] * 99,
+    ]
     assert list(world.tables.tasks) == ["t0"]
 
 
@@ -138,9 +142,9 @@ def test_each_item_of_a_batch_has_its_own_answer() -> None:
     world.enqueue("taken", key="other")
     items = (enqueue_of("a"), enqueue_of("taken"), enqueue_of("a"), enqueue_of("b"))
 
-    reply = world.ask(i.EnqueueTasks(items=items), i.TasksEnqueued)
+    reply = world.ask(i.EnqueueTasks(items=items), replies.TasksEnqueued)
 
-    kinds = [item.code if isinstance(item, i.Refused) else (item.task_id, item.replayed) for item in reply.items]
+    kinds = [item.code if isinstance(item, replies.Refused) else (item.task_id, item.replayed) for item in reply.items]
     assert kinds == [("a", False), "task_already_exists", ("a", True), ("b", False)]
     assert set(world.tables.tasks) == {"taken", "a", "b"}
 
@@ -148,12 +152,12 @@ def test_each_item_of_a_batch_has_its_own_answer() -> None:
 def test_a_batch_sent_again_stores_nothing_twice() -> None:
     world = World()
     batch = i.EnqueueTasks(items=tuple(enqueue_of(f"t{n}") for n in range(100)))
-    world.ask(batch, i.TasksEnqueued)
+    world.ask(batch, replies.TasksEnqueued)
     world.restart()
 
-    again = world.ask(batch, i.TasksEnqueued)
+    again = world.ask(batch, replies.TasksEnqueued)
 
-    assert all(isinstance(item, i.TaskEnqueuedReply) and item.replayed for item in again.items)
+    assert all(isinstance(item, replies.TaskEnqueuedReply) and item.replayed for item in again.items)
     assert len(world.tables.tasks) == 100
 
 
@@ -166,7 +170,7 @@ def test_a_delayed_task_is_leased_no_earlier_than_it_may() -> None:
 
     world.pass_time(0.2)
 
-    assert (early, state) == ([], i.TaskState.ENQUEUED)
+    assert (early, state) == ([], replies.TaskState.ENQUEUED)
     assert world.lease().attempt == 1
 
 
@@ -212,8 +216,8 @@ def test_awaiting_a_task_is_answered_when_it_ends() -> None:
     world.complete(world.lease(), i.TaskSucceeded(result=(payload("1"),)))
 
     assert not before
-    assert world.answers[ticket] == i.TaskOutcomeReply(
-        task_id="t", state=i.TaskState.SUCCEEDED, attempt=1, result=(payload("1"),)
+    assert world.answers[ticket] == replies.TaskOutcomeReply(
+        task_id="t", state=replies.TaskState.SUCCEEDED, attempt=1, result=(payload("1"),)
     )
 
 
@@ -222,7 +226,7 @@ def test_awaiting_an_ended_task_is_answered_at_once() -> None:
     world.enqueue()
     world.complete(world.lease())
 
-    assert world.ask(i.AwaitTask(task_id="t"), i.TaskOutcomeReply).state is i.TaskState.SUCCEEDED
+    assert world.ask(i.AwaitTask(task_id="t"), replies.TaskOutcomeReply).state is replies.TaskState.SUCCEEDED
 
 
 def test_a_caller_who_has_gone_is_not_answered() -> None:
@@ -265,7 +269,7 @@ def test_no_more_callers_wait_than_may() -> None:
     world.enqueue()
     world.send(i.AwaitTask(task_id="t"))
 
-    refused = world.ask(i.AwaitTask(task_id="t"), i.Refused)
+    refused = world.ask(i.AwaitTask(task_id="t"), replies.Refused)
 
     assert (refused.code, refused.retryable) == ("busy", True)
 
@@ -273,8 +277,8 @@ def test_no_more_callers_wait_than_may() -> None:
 def test_an_unknown_task_is_not_found_by_anybody() -> None:
     world = World()
 
-    described = world.ask(i.DescribeTask(task_id="none"), i.Refused)
-    awaited = world.ask(i.AwaitTask(task_id="none"), i.Refused)
+    described = world.ask(i.DescribeTask(task_id="none"), replies.Refused)
+    awaited = world.ask(i.AwaitTask(task_id="none"), replies.Refused)
 
     assert (described.code, awaited.code) == ("task_not_found", "task_not_found")
 
@@ -283,7 +287,7 @@ def test_a_task_of_another_namespace_is_not_described() -> None:
     world = World()
     world.enqueue()
 
-    refused = world.ask(i.DescribeTask(task_id="t"), i.Refused, namespace="other")
+    refused = world.ask(i.DescribeTask(task_id="t"), replies.Refused, namespace="other")
 
     assert refused.code == "task_not_found"
 

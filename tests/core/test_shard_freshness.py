@@ -4,6 +4,7 @@ import pytest
 
 from outlast.core import commands as c
 from outlast.core import inputs as i
+from outlast.core import replies
 from outlast.core.shard.freshness import rank_of
 from tests.core.world import World, enqueue_of, payload
 
@@ -53,7 +54,7 @@ def test_an_older_id_is_looked_for() -> None:
     world.enqueue(uuid7(5))
     world.restart()
 
-    assert world.enqueue(uuid7(4)) == i.TaskEnqueuedReply(task_id=uuid7(4))
+    assert world.enqueue(uuid7(4)) == replies.TaskEnqueuedReply(task_id=uuid7(4))
     assert world.enqueue(uuid7(5)).replayed
 
 
@@ -62,16 +63,16 @@ def test_a_key_that_was_kept_is_known_after_a_restart() -> None:
     world.enqueue("t", key=uuid7(5))
     world.restart()
 
-    assert world.enqueue("u", key=uuid7(5)) == i.TaskEnqueuedReply(task_id="t", replayed=True)
+    assert world.enqueue("u", key=uuid7(5)) == replies.TaskEnqueuedReply(task_id="t", replayed=True)
 
 
 def test_a_key_that_was_refused_may_be_used_after_a_restart() -> None:
     world = World()
     world.enqueue("t", input=(payload("A"),))
-    world.ask(enqueue_of("t", key=uuid7(5)), i.Refused)
+    world.ask(enqueue_of("t", key=uuid7(5)), replies.Refused)
     world.restart()
 
-    assert world.enqueue("u", key=uuid7(5)) == i.TaskEnqueuedReply(task_id="u")
+    assert world.enqueue("u", key=uuid7(5)) == replies.TaskEnqueuedReply(task_id="u")
 
 
 def test_a_signals_key_is_known_after_a_restart() -> None:
@@ -97,14 +98,14 @@ def test_a_run_that_followed_another_is_known_after_a_restart() -> None:
     world = World()
     world.start(run_id=uuid7(1))
     done = i.WorkflowTaskDone(token=world.turn().token, commands=(c.ContinueAsNew(),))
-    world.ask(i.CompleteWorkflowTasks(worker="one", done=(done,), new_run_ids=(uuid7(2),)), i.WorkflowTasksReply)
+    world.ask(i.CompleteWorkflowTasks(worker="one", done=(done,), new_run_ids=(uuid7(2),)), replies.WorkflowTasksReply)
     world.restart()
 
-    assert world.run_info(run_id=uuid7(2)).status is i.RunStatus.RUNNING
+    assert world.run_info(run_id=uuid7(2)).status is replies.RunStatus.RUNNING
 
 
 def test_nothing_is_known_of_an_id_that_was_never_stored() -> None:
     world = World()
 
-    assert world.ask(i.DescribeTask(task_id=uuid7(7)), i.Refused).code == "task_not_found"
-    assert world.ask(i.DescribeWorkflow(workflow_id="w", run_id=uuid7(7)), i.Refused).code == "workflow_not_found"
+    assert world.ask(i.DescribeTask(task_id=uuid7(7)), replies.Refused).code == "task_not_found"
+    assert world.ask(i.DescribeWorkflow(workflow_id="w", run_id=uuid7(7)), replies.Refused).code == "workflow_not_found"

@@ -4,6 +4,7 @@ import pytest
 
 from outlast.core import commands as c
 from outlast.core import inputs as i
+from outlast.core import replies
 from outlast.core.shard.config import ShardConfig
 from outlast.core.shard.core import UNAVAILABLE
 from outlast.core.units import MINUTE, SECOND
@@ -47,7 +48,7 @@ def test_a_change_is_acknowledged_when_it_is_committed_and_no_earlier(request_: 
     world.release()
 
     assert not before
-    assert not isinstance(world.answers[ticket], i.Refused)
+    assert not isinstance(world.answers[ticket], replies.Refused)
 
 
 def test_a_refusal_that_rests_on_something_not_committed_waits_for_it() -> None:
@@ -61,7 +62,7 @@ def test_a_refusal_that_rests_on_something_not_committed_waits_for_it() -> None:
     world.release()
 
     assert not before
-    assert isinstance(world.answers[refused], i.Refused)
+    assert isinstance(world.answers[refused], replies.Refused)
 
 
 def test_a_repeat_is_not_acknowledged_before_the_first_is_committed() -> None:
@@ -73,7 +74,7 @@ def test_a_repeat_is_not_acknowledged_before_the_first_is_committed() -> None:
     world.release()
 
     assert not before
-    assert world.answers[again] == i.TaskEnqueuedReply(task_id="t", replayed=True)
+    assert world.answers[again] == replies.TaskEnqueuedReply(task_id="t", replayed=True)
 
 
 def test_a_read_of_something_not_committed_waits_for_it() -> None:
@@ -85,7 +86,7 @@ def test_a_read_of_something_not_committed_waits_for_it() -> None:
     world.release()
 
     assert not before
-    assert isinstance(world.answers[read], i.TaskInfo)
+    assert isinstance(world.answers[read], replies.TaskInfo)
 
 
 def test_a_read_of_what_is_committed_is_answered_while_nothing_is_on_its_way() -> None:
@@ -109,7 +110,7 @@ def test_work_is_given_out_when_its_lease_is_committed_and_no_earlier() -> None:
 
     assert not before
     work = world.answers[poll]
-    assert isinstance(work, i.Work)
+    assert isinstance(work, replies.Work)
     assert len(work.tasks) == 1
 
 
@@ -184,7 +185,7 @@ def test_a_task_that_ends_in_the_batch_that_makes_it_is_one_row() -> None:
     world.send(i.CancelTask(task_id="t"))
     world.release()
 
-    assert world.task_row().state is i.TaskState.CANCELED
+    assert world.task_row().state is replies.TaskState.CANCELED
     assert world.tables.timers == {}
 
 
@@ -219,8 +220,8 @@ def test_a_new_owner_knows_nothing_that_was_not_committed(outcome: CommitOutcome
 
     world.restart()
 
-    assert world.task_info("kept").state is i.TaskState.ENQUEUED
-    assert world.ask(i.DescribeTask(task_id="lost"), i.Refused).code == "task_not_found"
+    assert world.task_info("kept").state is replies.TaskState.ENQUEUED
+    assert world.ask(i.DescribeTask(task_id="lost"), replies.Refused).code == "task_not_found"
 
 
 def test_a_commit_whose_end_was_not_known_may_have_happened() -> None:

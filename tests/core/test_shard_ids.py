@@ -5,7 +5,9 @@ import pytest
 from outlast.core import commands as c
 from outlast.core import events as e
 from outlast.core import inputs as i
-from outlast.core.inputs import IfClosed, IfOpen, RunStatus
+from outlast.core import replies
+from outlast.core.inputs import IfClosed, IfOpen
+from outlast.core.replies import RunStatus
 from outlast.core.units import HOUR, SECOND
 from tests.core.world import World, failure, payload
 
@@ -49,21 +51,22 @@ def world_with_last_run(status: RunStatus) -> World:
     ("if_open", "reply"),
     [
         (IfOpen.FAIL, "workflow_already_open"),
-        (IfOpen.RETURN_EXISTING, i.WorkflowStarted(workflow_id="w", run_id="first", started=False)),
-        (IfOpen.TERMINATE, i.WorkflowStarted(workflow_id="w", run_id="second")),
+        (IfOpen.RETURN_EXISTING, replies.WorkflowStarted(workflow_id="w", run_id="first", started=False)),
+        (IfOpen.TERMINATE, replies.WorkflowStarted(workflow_id="w", run_id="second")),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_an_open_run_decides_by_if_open_alone(
-    if_open: IfOpen, if_closed: IfClosed, reply: str | i.WorkflowStarted
+    if_open: IfOpen, if_closed: IfClosed, reply: str | replies.WorkflowStarted
 ) -> None:
     world = world_with_last_run(RunStatus.RUNNING)
 
     got = world.ask(
-        start_of("second", if_open=if_open, if_closed=if_closed), i.Refused if isinstance(reply, str) else type(reply)
+        start_of("second", if_open=if_open, if_closed=if_closed),
+        replies.Refused if isinstance(reply, str) else type(reply),
     )
 
-    assert (got.code if isinstance(got, i.Refused) else got) == reply
+    assert (got.code if isinstance(got, replies.Refused) else got) == reply
 
 
 @pytest.mark.parametrize("if_open", IfOpen, ids=str)
@@ -81,7 +84,7 @@ def test_a_closed_run_decides_by_if_closed_and_how_it_ended(
     ticket = world.send(start_of("second", if_open=if_open, if_closed=if_closed))
 
     reply = world.answers[ticket]
-    assert (reply.code if isinstance(reply, i.Refused) else "") == (
+    assert (reply.code if isinstance(reply, replies.Refused) else "") == (
         "" if status in allowed else "workflow_id_reuse_refused"
     )
     assert ("second" in world.tables.runs) == (status in allowed)
@@ -91,7 +94,7 @@ def test_a_refused_start_leaves_no_trace() -> None:
     world = world_with_last_run(RunStatus.RUNNING)
     number = world.tables.held.last_number
 
-    world.ask(start_of("second"), i.Refused)
+    world.ask(start_of("second"), replies.Refused)
 
     assert world.tables.held.last_number == number
 
@@ -100,7 +103,7 @@ def test_a_start_that_takes_the_place_of_another_ends_it_in_the_same_commit() ->
     world = world_with_last_run(RunStatus.RUNNING)
     number = world.tables.held.last_number
 
-    world.ask(start_of("second", if_open=IfOpen.TERMINATE), i.WorkflowStarted)
+    world.ask(start_of("second", if_open=IfOpen.TERMINATE), replies.WorkflowStarted)
 
     assert world.tables.held.last_number == number + 1
     assert world.run_info(run_id="first").status is RunStatus.TERMINATED
@@ -113,15 +116,15 @@ def test_a_start_that_takes_the_place_of_a_run_unknown_to_memory_ends_its_activi
     world.do(world.turn(), c.ScheduleActivity(activity_id="1", activity_type="pay", task_queue="default"))
     world.restart()
 
-    world.ask(start_of("second", if_open=IfOpen.TERMINATE), i.WorkflowStarted)
+    world.ask(start_of("second", if_open=IfOpen.TERMINATE), replies.WorkflowStarted)
 
-    assert world.task_info("first:5").state is i.TaskState.CANCELED
+    assert world.task_info("first:5").state is replies.TaskState.CANCELED
 
 
 def test_a_run_id_that_is_taken_is_refused() -> None:
     world = world_with_last_run(RunStatus.COMPLETED)
 
-    refused = world.ask(start_of("first"), i.Refused)
+    refused = world.ask(start_of("first"), replies.Refused)
 
     assert refused.code == "workflow_already_open"
 
@@ -132,7 +135,7 @@ def test_a_repeated_start_gets_the_first_answer() -> None:
 
     again = world.start(request_id="r", run_id="second")
 
-    assert again == i.WorkflowStarted(workflow_id="w", run_id=first.run_id, replayed=True)
+    assert again == replies.WorkflowStarted(workflow_id="w", run_id=first.run_id, replayed=True)
     assert list(world.tables.runs) == ["first"]
 
 
@@ -204,7 +207,7 @@ def test_a_key_used_for_another_start_is_refused() -> None:
         i.StartWorkflow(
             type="other", queue="default", run_id="second", request_id="r", workflow_id="w", input=(payload("1"),)
         ),
-        i.Refused,
+        replies.Refused,
     )
 
     assert refused.code == "idempotency_key_reused"
@@ -217,11 +220,11 @@ def test_the_same_request_in_another_namespace_starts_another_run() -> None:
 
     reply = world.ask(
         i.StartWorkflow(type="order", queue="default", run_id="second", request_id="r", workflow_id="w"),
-        i.WorkflowStarted,
+        replies.WorkflowStarted,
         namespace="other",
     )
 
-    assert reply == i.WorkflowStarted(workflow_id="w", run_id="second")
+    assert reply == replies.WorkflowStarted(workflow_id="w", run_id="second")
 
 
 def test_a_start_that_got_an_open_run_gets_it_again_after_the_run_has_closed() -> None:
@@ -243,9 +246,9 @@ def test_each_start_of_a_batch_has_its_own_answer() -> None:
         for run_id, workflow_id in (("r1", "a"), ("r2", "b"), ("r2", "b"), ("r3", "b"))
     )
 
-    reply = world.ask(i.StartWorkflows(items=items), i.WorkflowsStarted)
+    reply = world.ask(i.StartWorkflows(items=items), replies.WorkflowsStarted)
 
-    answers = [item.code if isinstance(item, i.Refused) else (item.run_id, item.replayed) for item in reply.items]
+    answers = [item.code if isinstance(item, replies.Refused) else (item.run_id, item.replayed) for item in reply.items]
     assert answers == ["workflow_already_open", ("r2", False), ("r2", True), "workflow_already_open"]
 
 

@@ -1,6 +1,7 @@
 """What time may take away: leases after a take-over and a stall, and the lease on the shard itself."""
 
 from outlast.core import inputs as i
+from outlast.core import replies
 from outlast.core.retry import RetryPolicy
 from outlast.core.shard.config import ShardConfig
 from outlast.core.shard.core import UNAVAILABLE
@@ -20,7 +21,7 @@ def test_a_lease_has_a_fresh_term_under_a_new_owner() -> None:
     world.restart()
     world.pass_time(29.9)
 
-    assert world.task_info().state is i.TaskState.LEASED
+    assert world.task_info().state is replies.TaskState.LEASED
     assert world.complete(lease) is None
 
 
@@ -43,7 +44,7 @@ def test_a_lease_stored_with_a_later_end_keeps_it_under_a_new_owner() -> None:
     world.restart()
     world.pass_time(50)
 
-    assert world.task_info().state is i.TaskState.LEASED
+    assert world.task_info().state is replies.TaskState.LEASED
 
 
 def test_nothing_expires_right_after_a_stall() -> None:
@@ -53,7 +54,7 @@ def test_nothing_expires_right_after_a_stall() -> None:
     world.stall(120)
     world.tick()
 
-    assert world.task_info().state is i.TaskState.LEASED
+    assert world.task_info().state is replies.TaskState.LEASED
     assert world.complete(lease) is None
 
 
@@ -113,7 +114,7 @@ def test_a_completion_that_arrived_before_the_look_at_the_clock_wins_over_the_ex
     world.tick()
 
     assert refused is None
-    assert world.task_info().state is i.TaskState.SUCCEEDED
+    assert world.task_info().state is replies.TaskState.SUCCEEDED
 
 
 def test_a_heartbeat_that_arrived_before_the_look_at_the_clock_wins_over_the_expiry() -> None:
@@ -126,7 +127,7 @@ def test_a_heartbeat_that_arrived_before_the_look_at_the_clock_wins_over_the_exp
     world.beat(lease)
     world.tick()
 
-    assert world.task_info().state is i.TaskState.LEASED
+    assert world.task_info().state is replies.TaskState.LEASED
 
 
 def test_a_stall_is_noticed_although_nothing_is_due() -> None:
@@ -191,7 +192,7 @@ def test_a_commit_renews_the_lease_on_the_shard() -> None:
     world.enqueue()
     world.stall(3)
 
-    assert world.task_info().state is i.TaskState.ENQUEUED
+    assert world.task_info().state is replies.TaskState.ENQUEUED
 
 
 def test_an_idle_owner_renews_its_lease_each_second() -> None:
@@ -250,4 +251,4 @@ def test_an_owner_without_a_lease_serves_for_ever() -> None:
     world.enqueue()
     world.stall(HOUR / SECOND * 24 * 365)
 
-    assert world.task_info().state is i.TaskState.ENQUEUED
+    assert world.task_info().state is replies.TaskState.ENQUEUED

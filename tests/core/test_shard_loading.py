@@ -2,6 +2,7 @@
 
 from outlast.core import commands as c
 from outlast.core import inputs as i
+from outlast.core import replies
 from outlast.core.shard.config import ShardConfig
 from outlast.core.units import HOUR, MINUTE, SECOND
 from tests.core.world import World, enqueue_of
@@ -24,7 +25,7 @@ def test_a_task_committed_while_the_first_page_was_being_read_is_given_out() -> 
     world.hand_in()
 
     work = world.answers[poll]
-    assert isinstance(work, i.Work)
+    assert isinstance(work, replies.Work)
     assert [lease.token.task_id for lease in work.tasks] == ["t"]
 
 
@@ -59,7 +60,7 @@ def test_a_poll_waits_until_a_new_owner_has_read_all_leases() -> None:
 
     assert not before
     work = world.answers[again]
-    assert isinstance(work, i.Work)
+    assert isinstance(work, replies.Work)
     assert [lease.token for lease in work.tasks] == [lease.token for lease in given.tasks]
 
 
@@ -80,24 +81,24 @@ def test_inputs_that_wait_for_the_same_row_keep_their_order() -> None:
 
 def test_what_is_not_there_is_read_once() -> None:
     world = World()
-    world.ask(i.DescribeTask(task_id="none"), i.Refused)
+    world.ask(i.DescribeTask(task_id="none"), replies.Refused)
     world.hold_loads = True
 
-    world.ask(i.DescribeTask(task_id="none"), i.Refused)
+    world.ask(i.DescribeTask(task_id="none"), replies.Refused)
 
     assert world.pages == []
 
 
 def test_what_was_not_there_is_found_once_it_is_made() -> None:
     world = World()
-    world.ask(i.DescribeTask(task_id="t"), i.Refused)
-    world.ask(i.DescribeWorkflow(workflow_id="w"), i.Refused)
+    world.ask(i.DescribeTask(task_id="t"), replies.Refused)
+    world.ask(i.DescribeWorkflow(workflow_id="w"), replies.Refused)
 
     world.enqueue("t")
     world.start("w")
 
-    assert world.task_info("t").state is i.TaskState.ENQUEUED
-    assert world.run_info("w").status is i.RunStatus.RUNNING
+    assert world.task_info("t").state is replies.TaskState.ENQUEUED
+    assert world.run_info("w").status is replies.RunStatus.RUNNING
 
 
 def test_memory_wins_over_a_page_that_is_older() -> None:
@@ -113,7 +114,7 @@ def test_memory_wins_over_a_page_that_is_older() -> None:
 
     world.hand_in()
 
-    assert world.task_info().state is i.TaskState.CANCELED
+    assert world.task_info().state is replies.TaskState.CANCELED
     assert world.ready_tasks() == []
 
 
@@ -208,8 +209,8 @@ def test_a_caller_keeps_waiting_for_a_run_that_has_left_memory() -> None:
     world.terminate("a")
 
     outcome = world.answers[ticket]
-    assert isinstance(outcome, i.WorkflowOutcome)
-    assert outcome.status is i.RunStatus.TERMINATED
+    assert isinstance(outcome, replies.WorkflowOutcome)
+    assert outcome.status is replies.RunStatus.TERMINATED
 
 
 def test_an_activity_ends_although_its_run_has_left_memory() -> None:

@@ -1,6 +1,7 @@
 """In which order ready tasks are given out: fair between keys, urgent ones first, none waiting for ever."""
 
 from outlast.core import inputs as i
+from outlast.core import replies
 from outlast.core.shard.config import ShardConfig
 from outlast.core.shard.fairness import BOOST, UNIT
 from outlast.core.units import SECOND
@@ -120,13 +121,13 @@ def test_a_worker_gets_work_of_each_of_its_queues() -> None:
     world.pass_time(0.001)
 
     work = world.answers[ticket]
-    assert isinstance(work, i.Work)
+    assert isinstance(work, replies.Work)
     assert {lease.token.task_id for lease in work.tasks} == {"a", "b"}
 
 
 def test_a_worker_gets_nothing_of_another_namespace() -> None:
     world = World()
-    world.ask(enqueue_of("t"), i.TaskEnqueuedReply, namespace="other")
+    world.ask(enqueue_of("t"), replies.TaskEnqueuedReply, namespace="other")
 
     assert world.ready_tasks() == []
 

@@ -5,6 +5,7 @@ import pytest
 from outlast.core import commands as c
 from outlast.core import events as e
 from outlast.core import inputs as i
+from outlast.core import replies
 from outlast.core.shard.config import ShardConfig
 from outlast.core.units import SECOND
 from tests.core.world import World, failure, payload
@@ -115,7 +116,7 @@ def test_a_parked_event_is_refused_when_too_much_is_parked() -> None:
     world.turn()
     world.signal(input=(payload("x" * 50),))
 
-    refused = world.ask(i.SignalWorkflow(workflow_id="w", name="go", request_id="s"), i.Refused)
+    refused = world.ask(i.SignalWorkflow(workflow_id="w", name="go", request_id="s"), replies.Refused)
 
     assert (refused.code, refused.retryable) == ("busy", True)
 
@@ -125,7 +126,7 @@ def test_a_refused_signal_leaves_its_key_free() -> None:
     world.start()
     turn = world.turn()
     world.signal(input=(payload("x" * 50),))
-    world.ask(i.SignalWorkflow(workflow_id="w", name="go", request_id="s"), i.Refused)
+    world.ask(i.SignalWorkflow(workflow_id="w", name="go", request_id="s"), replies.Refused)
     world.do(turn)
 
     assert world.signal(request_id="s").changed

@@ -1,6 +1,7 @@
 """Polls of workers, and which worker gets the next turn of a run."""
 
 from outlast.core import inputs as i
+from outlast.core import replies
 from outlast.core.shard.config import ShardConfig
 from outlast.core.units import MINUTE, SECOND
 from tests.core.world import World
@@ -60,9 +61,9 @@ def test_a_held_poll_that_is_asked_again_is_answered_empty() -> None:
 
     world.enqueue()
 
-    assert world.answers[first] == i.Work()
+    assert world.answers[first] == replies.Work()
     work = world.answers[second]
-    assert isinstance(work, i.Work)
+    assert isinstance(work, replies.Work)
     assert len(work.tasks) == 1
 
 
@@ -75,7 +76,7 @@ def test_a_poll_without_work_is_answered_when_its_wait_is_over() -> None:
     world.pass_time(0.2)
 
     assert not before
-    assert world.answers[poll] == i.Work()
+    assert world.answers[poll] == replies.Work()
 
 
 def test_a_poll_whose_caller_has_gone_takes_no_work() -> None:
@@ -86,7 +87,7 @@ def test_a_poll_whose_caller_has_gone_takes_no_work() -> None:
     world.enqueue()
 
     assert poll not in world.answers
-    assert world.task_info().state is i.TaskState.ENQUEUED
+    assert world.task_info().state is replies.TaskState.ENQUEUED
 
 
 def test_no_more_polls_are_held_than_may_be() -> None:
@@ -94,7 +95,7 @@ def test_no_more_polls_are_held_than_may_be() -> None:
     poll = i.Poll(poll_id="p", worker="one", queues=("default",), wait=MINUTE)
     world.send(poll)
 
-    refused = world.ask(i.Poll(poll_id="q", worker="one", queues=("default",)), i.Refused)
+    refused = world.ask(i.Poll(poll_id="q", worker="one", queues=("default",)), replies.Refused)
 
     assert (refused.code, refused.retryable) == ("busy", True)
 

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from outlast.core import inputs as i
+from outlast.core import replies
 from outlast.core.failure import Failure, FailureKind
 from outlast.core.retry import RetryPolicy, Verdict, backoff, verdict
 from outlast.core.shard.config import ShardConfig
@@ -18,7 +19,7 @@ LOST = Failure(kind=FailureKind.WORKER_LOST, type="WorkerLost", message="gone")
 def lose(world: World, worker: str) -> None:
     """Have ``worker`` vanish with all it holds, and let the pauses before the next attempts pass."""
     world.pass_time(31.5)
-    world.ask(i.StopWorker(worker=worker), i.Accepted)
+    world.ask(i.StopWorker(worker=worker), replies.Accepted)
 
 
 # The policy.
@@ -107,7 +108,7 @@ def test_a_task_that_fails_too_often_is_failed_and_keeps_all_it_had() -> None:
 
     info = world.task_info()
 
-    assert (info.state, info.reason, info.attempt) == (i.TaskState.FAILED, "maximum_attempts_reached", 2)
+    assert (info.state, info.reason, info.attempt) == (replies.TaskState.FAILED, "maximum_attempts_reached", 2)
     assert info.failure is not None
     assert info.failure.message == "second"
     assert world.outcomes() == [(1, 1, "failed"), (2, 2, "failed")]
@@ -120,7 +121,7 @@ def test_a_final_error_is_not_retried() -> None:
     world.fail(world.lease(), final=True)
 
     info = world.task_info()
-    assert (info.state, info.reason) == (i.TaskState.FAILED, "non_retryable_failure")
+    assert (info.state, info.reason) == (replies.TaskState.FAILED, "non_retryable_failure")
 
 
 def test_an_error_of_a_final_type_is_not_retried() -> None:
@@ -129,7 +130,7 @@ def test_an_error_of_a_final_type_is_not_retried() -> None:
 
     world.fail(world.lease(), type="CardError")
 
-    assert world.task_info().state is i.TaskState.FAILED
+    assert world.task_info().state is replies.TaskState.FAILED
 
 
 def test_an_error_may_say_when_the_next_attempt_starts() -> None:
@@ -181,7 +182,7 @@ def test_a_task_whose_worker_dies_each_time_is_failed_after_its_attempts() -> No
 
     info = world.task_info()
 
-    assert (info.state, info.reason) == (i.TaskState.FAILED, "maximum_attempts_reached")
+    assert (info.state, info.reason) == (replies.TaskState.FAILED, "maximum_attempts_reached")
     assert [outcome for _, _, outcome in world.outcomes()] == ["worker_lost"] * 3
     assert world.ready_tasks() == []
 
@@ -193,7 +194,7 @@ def test_a_task_that_is_lost_three_times_in_a_row_is_failed_however_many_attempt
         world.lease(f"worker {n}")
         lose(world, f"worker {n}")
 
-    assert world.task_info().state is i.TaskState.FAILED
+    assert world.task_info().state is replies.TaskState.FAILED
 
 
 def test_a_word_from_the_worker_in_between_ends_the_row_of_losses() -> None:
@@ -208,7 +209,7 @@ def test_a_word_from_the_worker_in_between_ends_the_row_of_losses() -> None:
     world.lease("worker 3")
     lose(world, "worker 3")
 
-    assert world.task_info().state is i.TaskState.ENQUEUED
+    assert world.task_info().state is replies.TaskState.ENQUEUED
 
 
 def twice_lost(world: World, task_id: str = "poison") -> None:
@@ -232,7 +233,7 @@ def test_a_suspect_is_run_alone() -> None:
     assert more.tasks == ()
 
 
-def busy_with_good(world: World, worker: str) -> i.TaskLease:
+def busy_with_good(world: World, worker: str) -> replies.TaskLease:
     """Have ``worker`` hold a good task while a suspect is ready, and ask for more, so that it is kept for the suspect."""
     twice_lost(world)
     world.enqueue("good", priority=1, start_to_close=HOUR)
@@ -271,7 +272,7 @@ def test_a_held_poll_gets_the_suspect_when_its_worker_becomes_idle() -> None:
     world.complete(good, worker="worker")
 
     work = world.answers[held]
-    assert isinstance(work, i.Work)
+    assert isinstance(work, replies.Work)
     assert [lease.token.task_id for lease in work.tasks] == ["poison"]
 
 
@@ -310,7 +311,7 @@ def test_a_held_poll_of_a_suspects_worker_gets_work_when_the_suspect_has_ended()
     world.complete(suspect, worker="worker")
 
     work = world.answers[held]
-    assert isinstance(work, i.Work)
+    assert isinstance(work, replies.Work)
     assert [lease.token.task_id for lease in work.tasks] == ["good"]
 
 
@@ -392,5 +393,5 @@ def test_fifty_good_tasks_succeed_beside_a_poison_one() -> None:
         work_off(world, f"worker {n}")
 
     states = Counter(row.state for row in world.tables.tasks.values())
-    assert states == {i.TaskState.SUCCEEDED: 50, i.TaskState.FAILED: 1}
-    assert world.task_info("poison").state is i.TaskState.FAILED
+    assert states == {replies.TaskState.SUCCEEDED: 50, replies.TaskState.FAILED: 1}
+    assert world.task_info("poison").state is replies.TaskState.FAILED

@@ -3,6 +3,7 @@
 from outlast.core import commands as c
 from outlast.core import events as e
 from outlast.core import inputs as i
+from outlast.core import replies
 from outlast.core.retry import RetryPolicy
 from outlast.core.units import SECOND
 from tests.core.world import World, failure, payload
@@ -23,8 +24,8 @@ def test_a_started_run_shows_its_first_turn_and_completes() -> None:
         "WorkflowExecutionStarted", "WorkflowTaskScheduled", "WorkflowTaskStarted", "WorkflowTaskCompleted",
         "WorkflowExecutionCompleted",
     ]  # fmt: skip
-    outcome = world.ask(i.AwaitWorkflow(workflow_id="w"), i.WorkflowOutcome)
-    assert outcome.status is i.RunStatus.COMPLETED
+    outcome = world.ask(i.AwaitWorkflow(workflow_id="w"), replies.WorkflowOutcome)
+    assert outcome.status is replies.RunStatus.COMPLETED
 
 
 def test_an_activity_runs_and_its_end_is_recorded_with_its_start() -> None:
@@ -50,7 +51,7 @@ def test_a_signal_during_a_turn_is_parked_and_keeps_the_run_open() -> None:
     world = World()
     started = world.start()
     turn = world.turn()
-    world.ask(i.SignalWorkflow(workflow_id="w", name="go", request_id="s1"), i.Accepted)
+    world.ask(i.SignalWorkflow(workflow_id="w", name="go", request_id="s1"), replies.Accepted)
 
     refused = world.do(turn, c.CompleteWorkflow()).refused
     again = world.turn()
@@ -59,7 +60,7 @@ def test_a_signal_during_a_turn_is_parked_and_keeps_the_run_open() -> None:
     assert refused is not None
     assert refused.code == "unhandled_command"
     assert "WorkflowExecutionSignaled" in world.kinds(started.run_id)
-    assert world.run_info().status is i.RunStatus.COMPLETED
+    assert world.run_info().status is replies.RunStatus.COMPLETED
 
 
 def test_a_timer_fires_once_and_never_early() -> None:
@@ -91,7 +92,7 @@ def test_a_restart_loses_nothing_that_was_acknowledged() -> None:
     turn = world.turn()
     world.do(turn, c.CancelTimer(timer_id="1"), c.CompleteWorkflow())
 
-    assert world.run_info().status is i.RunStatus.COMPLETED
+    assert world.run_info().status is replies.RunStatus.COMPLETED
     assert not world.tables.timers
     assert world.history(started.run_id)
 
@@ -112,7 +113,7 @@ def test_continue_as_new_carries_what_was_not_received() -> None:
     world = World()
     started = world.start()
     turn = world.turn()
-    world.ask(i.SignalWorkflow(workflow_id="w", name="go", request_id="s1"), i.Accepted)
+    world.ask(i.SignalWorkflow(workflow_id="w", name="go", request_id="s1"), replies.Accepted)
     world.do(turn, c.ContinueAsNew(input=(payload("2"),)))
 
     info = world.run_info()
@@ -120,7 +121,7 @@ def test_continue_as_new_carries_what_was_not_received() -> None:
 
     assert info.run_id != started.run_id
     assert [signal.request_id for signal in first.carried_signals] == ["s1"]
-    again = world.ask(i.SignalWorkflow(workflow_id="w", name="go", request_id="s1"), i.Accepted)
+    again = world.ask(i.SignalWorkflow(workflow_id="w", name="go", request_id="s1"), replies.Accepted)
     assert again.changed is False
 
 
@@ -145,9 +146,9 @@ def test_a_terminated_run_tells_its_workers_to_stop() -> None:
     world.do(world.turn(), c.ScheduleActivity(activity_id="1", activity_type="pay", task_queue="default"))
     lease = world.lease()
 
-    world.ask(i.TerminateWorkflow(workflow_id="w", request_id="x"), i.Accepted)
+    world.ask(i.TerminateWorkflow(workflow_id="w", request_id="x"), replies.Accepted)
 
-    beat = world.ask(i.Heartbeat(items=(i.HeartbeatItem(token=lease.token),), worker="one"), i.HeartbeatReply)
+    beat = world.ask(i.Heartbeat(items=(i.HeartbeatItem(token=lease.token),), worker="one"), replies.HeartbeatReply)
     assert beat.items[0].action == "stop"
     refused = world.complete(lease)
     assert refused is not None

@@ -1,6 +1,7 @@
 """Attempts of tasks: leases and their numbers, what is said under them, begins and returns."""
 
 from outlast.core import inputs as i
+from outlast.core import replies
 from outlast.core.retry import RetryPolicy
 from outlast.core.units import SECOND
 from outlast.core.writes import TimerKind
@@ -99,7 +100,7 @@ def test_a_completion_after_expiry_and_before_the_next_lease_is_refused() -> Non
 
     assert refused is not None
     assert refused.code == "lease_lost"
-    assert world.task_info().state is i.TaskState.RETRY_WAIT
+    assert world.task_info().state is replies.TaskState.RETRY_WAIT
 
 
 def test_a_late_word_that_repeats_an_earlier_failure_is_not_taken_for_a_recorded_one() -> None:
@@ -123,7 +124,7 @@ def test_a_token_of_a_lease_that_never_was_leaves_no_evidence() -> None:
     lease = world.lease()
     item = i.Completion(token=i.TaskToken("t", lease.token.lease + 5), outcome=i.TaskSucceeded())
 
-    (refused,) = world.ask(i.CompleteTasks(items=(item,), worker="one"), i.CompletionsReply).items
+    (refused,) = world.ask(i.CompleteTasks(items=(item,), worker="one"), replies.CompletionsReply).items
 
     assert refused is not None
     assert refused.code == "lease_lost"
@@ -162,7 +163,7 @@ def test_another_outcome_than_the_winning_one_is_refused() -> None:
 
     assert refused is not None
     assert refused.code == "already_completed"
-    assert world.task_info().state is i.TaskState.SUCCEEDED
+    assert world.task_info().state is replies.TaskState.SUCCEEDED
 
 
 def test_a_repeat_of_a_failure_that_is_retried_gets_the_same_answer() -> None:
@@ -186,9 +187,9 @@ def test_each_item_of_a_completion_stands_alone() -> None:
         for token in (a.token, b.token, i.TaskToken("none", 1))
     )
 
-    replies = world.ask(i.CompleteTasks(items=items, worker="one"), i.CompletionsReply).items
+    given = world.ask(i.CompleteTasks(items=items, worker="one"), replies.CompletionsReply).items
 
-    assert [reply and reply.code for reply in replies] == ["already_completed", None, "task_not_found"]
+    assert [reply and reply.code for reply in given] == ["already_completed", None, "task_not_found"]
 
 
 def test_a_token_is_no_good_in_another_namespace() -> None:
@@ -197,16 +198,18 @@ def test_a_token_is_no_good_in_another_namespace() -> None:
     lease = world.lease()
     item = i.Completion(token=lease.token, outcome=i.TaskSucceeded())
 
-    reply = world.ask(i.CompleteTasks(items=(item,), worker="one"), i.CompletionsReply, namespace="other")
+    reply = world.ask(i.CompleteTasks(items=(item,), worker="one"), replies.CompletionsReply, namespace="other")
     beat = world.ask(
-        i.Heartbeat(items=(i.HeartbeatItem(token=lease.token),), worker="one"), i.HeartbeatReply, namespace="other"
+        i.Heartbeat(items=(i.HeartbeatItem(token=lease.token),), worker="one"),
+        replies.HeartbeatReply,
+        namespace="other",
     )
-    world.ask(i.ReturnTasks(tokens=(lease.token,), worker="one"), i.Accepted, namespace="other")
+    world.ask(i.ReturnTasks(tokens=(lease.token,), worker="one"), replies.Accepted, namespace="other")
 
     assert reply.items[0] is not None
     assert reply.items[0].code == "task_not_found"
     assert beat.items[0].action == "stop"
-    assert world.task_info().state is i.TaskState.LEASED
+    assert world.task_info().state is replies.TaskState.LEASED
 
 
 def test_a_task_with_one_attempt_asks_for_a_begin() -> None:
@@ -236,7 +239,7 @@ def test_a_single_attempt_that_began_and_was_lost_fails() -> None:
     world.pass_time(30.1)
 
     info = world.task_info()
-    assert (info.state, info.reason) == (i.TaskState.FAILED, "maximum_attempts_reached")
+    assert (info.state, info.reason) == (replies.TaskState.FAILED, "maximum_attempts_reached")
 
 
 def test_a_begin_survives_a_restart() -> None:
@@ -247,7 +250,7 @@ def test_a_begin_survives_a_restart() -> None:
     world.restart()
     world.pass_time(30.1)
 
-    assert world.task_info().state is i.TaskState.FAILED
+    assert world.task_info().state is replies.TaskState.FAILED
 
 
 def test_a_begin_may_be_repeated() -> None:
@@ -274,7 +277,7 @@ def test_a_begin_under_a_lost_lease_is_refused() -> None:
 def test_a_begin_of_an_unknown_task_is_refused() -> None:
     world = World()
 
-    (refused,) = world.ask(i.Begin(tokens=(i.TaskToken("none", 1),), worker="one"), i.Begun).items
+    (refused,) = world.ask(i.Begin(tokens=(i.TaskToken("none", 1),), worker="one"), replies.Begun).items
 
     assert refused is not None
     assert refused.code == "task_not_found"
@@ -299,7 +302,7 @@ def test_a_lease_that_began_cannot_be_returned() -> None:
 
     world.give_back(lease)
 
-    assert world.task_info().state is i.TaskState.LEASED
+    assert world.task_info().state is replies.TaskState.LEASED
 
 
 def test_returning_a_stale_lease_changes_nothing() -> None:
@@ -321,7 +324,7 @@ def test_returning_an_ended_or_unknown_task_changes_nothing() -> None:
     world.complete(lease)
 
     world.give_back(lease)
-    world.ask(i.ReturnTasks(tokens=(i.TaskToken("none", 1),), worker="one"), i.Accepted)
+    world.ask(i.ReturnTasks(tokens=(i.TaskToken("none", 1),), worker="one"), replies.Accepted)
 
     assert world.outcomes() == [(1, 1, "succeeded")]
 
@@ -347,7 +350,7 @@ def test_a_task_returned_after_it_had_to_start_is_given_to_nobody() -> None:
     world.tick()
 
     info = world.task_info()
-    assert (info.state, info.reason) == (i.TaskState.EXPIRED, "schedule_to_start")
+    assert (info.state, info.reason) == (replies.TaskState.EXPIRED, "schedule_to_start")
 
 
 def test_schedule_timers_are_named_by_kind() -> None:

@@ -1,6 +1,7 @@
 """Heartbeats and the four timeouts of a task."""
 
 from outlast.core import inputs as i
+from outlast.core import replies
 from outlast.core.failure import FailureKind
 from outlast.core.retry import RetryPolicy
 from outlast.core.units import HOUR, SECOND
@@ -30,7 +31,7 @@ def test_a_heartbeat_never_extends_past_start_to_close() -> None:
 
     answer = world.beat(lease)
 
-    assert answer == i.HeartbeatAnswer(action="continue", lease_until=lease.deadline)
+    assert answer == replies.HeartbeatAnswer(action="continue", lease_until=lease.deadline)
 
 
 def test_a_lease_never_ends_behind_start_to_close() -> None:
@@ -73,7 +74,7 @@ def test_a_heartbeat_for_an_unknown_task_says_stop() -> None:
     world = World()
     token = i.TaskToken("none", 1)
 
-    reply = world.ask(i.Heartbeat(items=(i.HeartbeatItem(token=token),), worker="one"), i.HeartbeatReply)
+    reply = world.ask(i.Heartbeat(items=(i.HeartbeatItem(token=token),), worker="one"), replies.HeartbeatReply)
 
     assert reply.items[0].action == "stop"
 
@@ -156,7 +157,7 @@ def test_a_sign_of_progress_extends_the_heartbeat_timeout() -> None:
     world.beat(lease, progress=True)
     world.pass_time(3)
 
-    assert world.task_info().state is i.TaskState.LEASED
+    assert world.task_info().state is replies.TaskState.LEASED
 
 
 def test_an_attempt_over_start_to_close_is_ended_and_retried() -> None:
@@ -166,7 +167,7 @@ def test_an_attempt_over_start_to_close_is_ended_and_retried() -> None:
     world.pass_time(10.1)
 
     assert world.outcomes() == [(1, 1, "timeout:start_to_close")]
-    assert world.task_info().state is i.TaskState.RETRY_WAIT
+    assert world.task_info().state is replies.TaskState.RETRY_WAIT
 
 
 def test_a_task_without_timeouts_gets_a_start_to_close() -> None:
@@ -185,7 +186,7 @@ def test_a_task_that_nobody_starts_in_time_expires() -> None:
 
     info = world.task_info()
 
-    assert (info.state, info.reason, info.attempt) == (i.TaskState.EXPIRED, "schedule_to_start", 0)
+    assert (info.state, info.reason, info.attempt) == (replies.TaskState.EXPIRED, "schedule_to_start", 0)
     assert info.failure is not None
     assert (info.failure.kind, info.failure.type) == (FailureKind.TIMEOUT, "ScheduleToStart")
     assert world.tables.timers == {}
@@ -198,7 +199,7 @@ def test_schedule_to_start_ends_with_the_first_lease() -> None:
 
     world.pass_time(20)
 
-    assert world.task_info().state is i.TaskState.ENQUEUED
+    assert world.task_info().state is replies.TaskState.ENQUEUED
     assert world.tables.timers == {}
 
 
@@ -228,7 +229,7 @@ def test_retries_end_before_schedule_to_close_and_leave_no_timer() -> None:
 
     info = world.task_info()
 
-    assert (info.state, info.reason, info.attempt) == (i.TaskState.EXPIRED, "schedule_to_close", 3)
+    assert (info.state, info.reason, info.attempt) == (replies.TaskState.EXPIRED, "schedule_to_close", 3)
     assert starts[-1] < starts[0] + 60 * SECOND
     assert world.tables.timers == {}
 
@@ -256,7 +257,7 @@ def test_a_lease_that_runs_out_counts_as_a_lost_worker() -> None:
 
     info = world.task_info()
 
-    assert (info.state, info.reason) == (i.TaskState.RETRY_WAIT, "WorkerLost")
+    assert (info.state, info.reason) == (replies.TaskState.RETRY_WAIT, "WorkerLost")
     assert info.failure is not None
     assert info.failure.info == {"worker": "one"}
     assert world.outcomes() == [(1, 1, "worker_lost")]

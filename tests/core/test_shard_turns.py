@@ -3,6 +3,7 @@
 from outlast.core import commands as c
 from outlast.core import events as e
 from outlast.core import inputs as i
+from outlast.core import replies
 from outlast.core.shard.config import ShardConfig
 from outlast.core.units import MINUTE, SECOND
 from tests.core.world import World
@@ -27,7 +28,7 @@ def test_a_turn_is_shown_only_after_what_it_shows_is_committed() -> None:
 
     assert not before
     work = world.answers[poll]
-    assert isinstance(work, i.Work)
+    assert isinstance(work, replies.Work)
     assert work.workflow_tasks[0].run_id == "r"
 
 
@@ -119,7 +120,7 @@ def test_a_worker_whose_poll_is_held_is_not_taken_for_gone() -> None:
     world.signal()
 
     work = world.answers[poll]
-    assert isinstance(work, i.Work)
+    assert isinstance(work, replies.Work)
     assert work.workflow_tasks[0].first_event_id == 5
 
 
@@ -128,7 +129,7 @@ def test_runs_of_a_stopped_worker_are_offered_to_any_at_once() -> None:
     world.start()
     world.do(world.turn("one"), cached=True, force_new=True)
 
-    world.ask(i.StopWorker(worker="one"), i.Accepted)
+    world.ask(i.StopWorker(worker="one"), replies.Accepted)
 
     assert world.turn("two").first_event_id == 1
 
@@ -137,7 +138,7 @@ def test_runs_that_a_stopped_worker_kept_are_later_offered_to_any() -> None:
     world = World()
     world.start()
     world.do(world.turn("one"), cached=True)
-    world.ask(i.StopWorker(worker="one"), i.Accepted)
+    world.ask(i.StopWorker(worker="one"), replies.Accepted)
     world.signal()
 
     assert world.turn("two").first_event_id == 1
@@ -146,10 +147,10 @@ def test_runs_that_a_stopped_worker_kept_are_later_offered_to_any() -> None:
 def test_a_stopped_worker_gets_nothing_more() -> None:
     world = World()
     poll = world.send(i.Poll(poll_id="p", worker="one", queues=("default",), task_types=("job",), slots=1, wait=MINUTE))
-    world.ask(i.StopWorker(worker="one"), i.Accepted)
+    world.ask(i.StopWorker(worker="one"), replies.Accepted)
     world.enqueue()
 
-    assert world.answers[poll] == i.Work()
+    assert world.answers[poll] == replies.Work()
     assert world.poll("one").tasks == ()
 
 
@@ -162,7 +163,7 @@ def test_a_worker_of_another_namespace_gets_no_run_by_its_name() -> None:
     ticket = world.send(poll, namespace="other")
     world.pass_time(0.001)
 
-    assert world.answers[ticket] == i.Work()
+    assert world.answers[ticket] == replies.Work()
     assert len(world.poll("one").workflow_tasks) == 1
 
 
@@ -170,7 +171,7 @@ def test_stopping_a_worker_of_another_namespace_stops_nobody_here() -> None:
     world = World()
     world.enqueue()
 
-    world.ask(i.StopWorker(worker="one"), i.Accepted, namespace="other")
+    world.ask(i.StopWorker(worker="one"), replies.Accepted, namespace="other")
 
     assert len(world.poll("one").tasks) == 1
 
@@ -203,11 +204,13 @@ def test_a_turn_is_nothing_to_another_namespace() -> None:
     turn = world.turn()
     done = i.WorkflowTaskDone(token=turn.token, commands=(c.CompleteWorkflow(),))
 
-    reply = world.ask(i.CompleteWorkflowTasks(worker="one", done=(done,)), i.WorkflowTasksReply, namespace="other")
+    reply = world.ask(
+        i.CompleteWorkflowTasks(worker="one", done=(done,)), replies.WorkflowTasksReply, namespace="other"
+    )
 
     assert reply.done[0].refused is not None
     assert reply.done[0].refused.code == "workflow_task_lost"
-    assert world.run_info().status is i.RunStatus.RUNNING
+    assert world.run_info().status is replies.RunStatus.RUNNING
 
 
 def test_a_turn_of_a_run_that_was_terminated_is_lost() -> None:
@@ -220,7 +223,7 @@ def test_a_turn_of_a_run_that_was_terminated_is_lost() -> None:
 
     assert refused is not None
     assert refused.code == "workflow_task_lost"
-    assert world.run_info().status is i.RunStatus.TERMINATED
+    assert world.run_info().status is replies.RunStatus.TERMINATED
 
 
 def test_a_returned_turn_is_offered_again_uncounted() -> None:

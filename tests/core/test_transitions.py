@@ -11,8 +11,8 @@ from outlast.core import commands as c
 from outlast.core import events as e
 from outlast.core import inputs as i
 from outlast.core.failure import Failure, FailureKind
-from outlast.core.inputs import TaskState as S
 from outlast.core.invariants import EDGES
+from outlast.core.replies import TaskState as S
 from outlast.core.retry import RetryPolicy
 from outlast.core.units import HOUR, SECOND
 from tests.core.laws import broken_laws

@@ -5,11 +5,13 @@ from typing import Any, TypeVar
 
 from outlast.core import events as e
 from outlast.core import inputs as i
+from outlast.core import replies
 from outlast.core.codec import decode_events, decode_status
 from outlast.core.commands import Command
 from outlast.core.failure import Failure, FailureKind
-from outlast.core.inputs import Reply, Request
+from outlast.core.inputs import Request
 from outlast.core.payload import Payload
+from outlast.core.replies import Reply
 from outlast.core.shard.config import ShardConfig
 from outlast.core.shard.core import ShardCore
 from outlast.core.shard.outputs import Answer, Ask, StepDown
@@ -158,7 +160,7 @@ class World:
 
     # --- what most tests begin with ----------------------------------------------------------------------------------
 
-    def start(self, workflow_id: str = "w", **options: Any) -> i.WorkflowStarted:
+    def start(self, workflow_id: str = "w", **options: Any) -> replies.WorkflowStarted:
         self.tickets += 1
         defaults: dict[str, Any] = {
             "type": "order",
@@ -168,14 +170,14 @@ class World:
             "workflow_id": workflow_id,
         }
         request = i.StartWorkflow(**{**defaults, **options})
-        return self.ask(request, i.WorkflowStarted)
+        return self.ask(request, replies.WorkflowStarted)
 
-    def enqueue(self, task_id: str = "t", **options: Any) -> i.TaskEnqueuedReply:
-        return self.ask(enqueue_of(task_id, **options), i.TaskEnqueuedReply)
+    def enqueue(self, task_id: str = "t", **options: Any) -> replies.TaskEnqueuedReply:
+        return self.ask(enqueue_of(task_id, **options), replies.TaskEnqueuedReply)
 
     def poll(
         self, worker: str = "one", *, slots: int = 10, turns: int = 10, poll_id: str = "", wait: int = 0
-    ) -> i.Work:
+    ) -> replies.Work:
         self.tickets += 1
         request = i.Poll(
             poll_id=poll_id or f"poll-{self.tickets}",
@@ -191,91 +193,99 @@ class World:
         if ticket not in self.answers:
             self.pass_time(0.000001)
         reply = self.answers[ticket]
-        assert isinstance(reply, i.Work)
+        assert isinstance(reply, replies.Work)
         return reply
 
     def ready_tasks(self, worker: str = "probe") -> list[str]:
         """Lease all that is ready, as many at once as there are, and return the ids in the order given out."""
         return [lease.token.task_id for lease in self.poll(worker, slots=1000, turns=0).tasks]
 
-    def lease(self, worker: str = "one") -> i.TaskLease:
+    def lease(self, worker: str = "one") -> replies.TaskLease:
         """Poll for one task and return its lease."""
         (lease,) = self.poll(worker, slots=1, turns=0).tasks
         return lease
 
-    def turn(self, worker: str = "one") -> i.WorkflowTask:
+    def turn(self, worker: str = "one") -> replies.WorkflowTask:
         """Poll for one workflow task and return it."""
         (task,) = self.poll(worker, slots=0, turns=1).workflow_tasks
         return task
 
-    def do(self, task: i.WorkflowTask, *commands: Command, worker: str = "one", **options: Any) -> i.WorkflowTaskReply:
+    def do(
+        self, task: replies.WorkflowTask, *commands: Command, worker: str = "one", **options: Any
+    ) -> replies.WorkflowTaskReply:
         """Complete a turn with ``commands``."""
         done = i.WorkflowTaskDone(token=task.token, commands=commands, **options)
         self.tickets += 1
         request = i.CompleteWorkflowTasks(worker=worker, done=(done,), new_run_ids=(f"next-{self.tickets}",))
-        (reply,) = self.ask(request, i.WorkflowTasksReply).done
+        (reply,) = self.ask(request, replies.WorkflowTasksReply).done
         return reply
 
     def complete(
-        self, lease: i.TaskLease, outcome: i.TaskOutcome | None = None, *, worker: str = "one", **options: Any
-    ) -> i.Refused | None:
+        self, lease: replies.TaskLease, outcome: i.TaskOutcome | None = None, *, worker: str = "one", **options: Any
+    ) -> replies.Refused | None:
         """Answer an attempt, with success unless ``outcome`` says otherwise."""
         item = i.Completion(token=lease.token, outcome=outcome or i.TaskSucceeded(), **options)
-        (reply,) = self.ask(i.CompleteTasks(items=(item,), worker=worker), i.CompletionsReply).items
+        (reply,) = self.ask(i.CompleteTasks(items=(item,), worker=worker), replies.CompletionsReply).items
         return reply
 
-    def fail(self, lease: i.TaskLease, text: str = "broke", **options: Any) -> i.Refused | None:
+    def fail(self, lease: replies.TaskLease, text: str = "broke", **options: Any) -> replies.Refused | None:
         """Answer an attempt with a failure of the handler."""
         return self.complete(lease, i.TaskFailed(failure=failure(text, **options)))
 
-    def beat(self, lease: i.TaskLease, *, worker: str = "one", **options: Any) -> i.HeartbeatAnswer:
+    def beat(self, lease: replies.TaskLease, *, worker: str = "one", **options: Any) -> replies.HeartbeatAnswer:
         """Send a heartbeat for one lease and return its answer."""
         item = i.HeartbeatItem(token=lease.token, **options)
-        (answer,) = self.ask(i.Heartbeat(items=(item,), worker=worker), i.HeartbeatReply).items
+        (answer,) = self.ask(i.Heartbeat(items=(item,), worker=worker), replies.HeartbeatReply).items
         return answer
 
-    def begin(self, lease: i.TaskLease, *, worker: str = "one") -> i.Refused | None:
+    def begin(self, lease: replies.TaskLease, *, worker: str = "one") -> replies.Refused | None:
         """Say that the handler of one lease is about to run."""
-        (answer,) = self.ask(i.Begin(tokens=(lease.token,), worker=worker), i.Begun).items
+        (answer,) = self.ask(i.Begin(tokens=(lease.token,), worker=worker), replies.Begun).items
         return answer
 
-    def give_back(self, *leases: i.TaskLease, turns: tuple[i.WorkflowTask, ...] = (), worker: str = "one") -> None:
+    def give_back(
+        self, *leases: replies.TaskLease, turns: tuple[replies.WorkflowTask, ...] = (), worker: str = "one"
+    ) -> None:
         """Hand leases back whose handlers never began."""
         request = i.ReturnTasks(
             tokens=tuple(lease.token for lease in leases),
             workflow_tokens=tuple(turn.token for turn in turns),
             worker=worker,
         )
-        self.ask(request, i.Accepted)
+        self.ask(request, replies.Accepted)
 
     def not_done(
-        self, task: i.WorkflowTask, cause: str = "workflow_worker_unhandled_failure", *, worker: str = "one"
-    ) -> i.WorkflowTaskReply:
+        self, task: replies.WorkflowTask, cause: str = "workflow_worker_unhandled_failure", *, worker: str = "one"
+    ) -> replies.WorkflowTaskReply:
         """Say that a turn's code failed."""
         item = i.WorkflowTaskNotDone(token=task.token, cause=cause, failure=failure())
-        (reply,) = self.ask(i.CompleteWorkflowTasks(worker=worker, not_done=(item,)), i.WorkflowTasksReply).not_done
+        (reply,) = self.ask(
+            i.CompleteWorkflowTasks(worker=worker, not_done=(item,)), replies.WorkflowTasksReply
+        ).not_done
         return reply
 
-    def signal(self, name: str = "go", request_id: str = "", workflow_id: str = "w", **options: Any) -> i.Accepted:
+    def signal(
+        self, name: str = "go", request_id: str = "", workflow_id: str = "w", **options: Any
+    ) -> replies.Accepted:
         """Send a signal, with a fresh request id unless one is given."""
         self.tickets += 1
         request = i.SignalWorkflow(
             workflow_id=workflow_id, name=name, request_id=request_id or f"signal-{self.tickets}", **options
         )
-        return self.ask(request, i.Accepted)
+        return self.ask(request, replies.Accepted)
 
-    def cancel_run(self, workflow_id: str = "w") -> i.Accepted:
+    def cancel_run(self, workflow_id: str = "w") -> replies.Accepted:
         self.tickets += 1
         request = i.CancelWorkflow(workflow_id=workflow_id, request_id=f"cancel-{self.tickets}")
-        return self.ask(request, i.Accepted)
+        return self.ask(request, replies.Accepted)
 
-    def terminate(self, workflow_id: str = "w") -> i.Accepted:
+    def terminate(self, workflow_id: str = "w") -> replies.Accepted:
         self.tickets += 1
         request = i.TerminateWorkflow(workflow_id=workflow_id, request_id=f"terminate-{self.tickets}")
-        return self.ask(request, i.Accepted)
+        return self.ask(request, replies.Accepted)
 
-    def cancel_task(self, task_id: str = "t") -> i.Accepted:
-        return self.ask(i.CancelTask(task_id=task_id), i.Accepted)
+    def cancel_task(self, task_id: str = "t") -> replies.Accepted:
+        return self.ask(i.CancelTask(task_id=task_id), replies.Accepted)
 
     def task_row(self, task_id: str = "t") -> TaskRow:
         return self.tables.tasks[task_id]
@@ -292,11 +302,11 @@ class World:
         """Return (lease, attempt, outcome) of each attempt row of a task."""
         return [(row.lease, row.attempt, row.outcome) for row in self.attempts(task_id)]
 
-    def run_info(self, workflow_id: str = "w", run_id: str = "") -> i.WorkflowInfo:
-        return self.ask(i.DescribeWorkflow(workflow_id=workflow_id, run_id=run_id), i.WorkflowInfo)
+    def run_info(self, workflow_id: str = "w", run_id: str = "") -> replies.WorkflowInfo:
+        return self.ask(i.DescribeWorkflow(workflow_id=workflow_id, run_id=run_id), replies.WorkflowInfo)
 
-    def task_info(self, task_id: str = "t") -> i.TaskInfo:
-        return self.ask(i.DescribeTask(task_id=task_id), i.TaskInfo)
+    def task_info(self, task_id: str = "t") -> replies.TaskInfo:
+        return self.ask(i.DescribeTask(task_id=task_id), replies.TaskInfo)
 
     def history(self, run_id: str) -> list[e.Event]:
         """Return the events of a run as they are stored, checking that their ids are dense."""

@@ -12,7 +12,6 @@ import uuid_utils
 from outlast.core.errors import Refusal, Unavailable
 from outlast.core.failure import Failure
 from outlast.core.inputs import (
-    Accepted,
     AwaitTask,
     AwaitWorkflow,
     CancelWorkflow,
@@ -20,13 +19,16 @@ from outlast.core.inputs import (
     Request,
     SignalWorkflow,
     StartWorkflow,
+)
+from outlast.core.payload import Payload
+from outlast.core.replies import (
+    Accepted,
     TaskEnqueuedReply,
     TaskOutcomeReply,
     TaskState,
     WorkflowOutcome,
     WorkflowStarted,
 )
-from outlast.core.payload import Payload
 from outlast.core.retry import RetryPolicy
 from outlast.core.units import SECOND
 from outlast.sdk.converter import Converter

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from outlast.cli import main
-from outlast.core.inputs import CompleteTasks, Completion, TaskSucceeded, Work
+from outlast.core.inputs import CompleteTasks, Completion, TaskSucceeded
+from outlast.core.replies import Work
 from outlast.server.embedded import start
 from tests.end_to_end.processes import command
 from tests.engine.doubles import a_poll, a_signal, a_start, a_task, run

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from outlast.core.inputs import EnqueueTask, TaskEnqueuedReply
+from outlast.core.inputs import EnqueueTask
+from outlast.core.replies import TaskEnqueuedReply
 from outlast.sdk.http import HttpTransport
 from tests.end_to_end.processes import Program, command, get, post, serving, wait_until
 from tests.engine.doubles import new_id

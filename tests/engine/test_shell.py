@@ -8,21 +8,8 @@ from typing import Any
 import pytest
 
 from outlast.core.errors import Busy, NotFound, StoreFull, Unavailable
-from outlast.core.inputs import (
-    Begin,
-    CompleteTasks,
-    Completion,
-    CompletionsReply,
-    DescribeTask,
-    EnqueueTask,
-    EnqueueTasks,
-    Refused,
-    TaskEnqueuedReply,
-    TaskInfo,
-    TaskState,
-    TaskSucceeded,
-    Work,
-)
+from outlast.core.inputs import Begin, CompleteTasks, Completion, DescribeTask, EnqueueTask, EnqueueTasks, TaskSucceeded
+from outlast.core.replies import CompletionsReply, Refused, TaskEnqueuedReply, TaskInfo, TaskState, Work
 from outlast.core.shard.core import ShardCore
 from outlast.core.units import HOUR, Instant
 from outlast.core.writes import CommitOutcome

@@ -17,21 +17,23 @@ from outlast.core.inputs import (
     CompleteTasks,
     CompleteWorkflowTasks,
     Completion,
-    CompletionsReply,
     DescribeTask,
     EnqueueTasks,
-    Refused,
     StartWorkflows,
+    TaskSucceeded,
+    WorkflowTaskDone,
+)
+from outlast.core.replies import (
+    CompletionsReply,
+    Refused,
     TaskEnqueuedReply,
     TaskInfo,
     TaskOutcomeReply,
     TasksEnqueued,
     TaskState,
-    TaskSucceeded,
     Work,
     WorkflowOutcome,
     WorkflowsStarted,
-    WorkflowTaskDone,
     WorkflowTasksReply,
 )
 from outlast.core.writes import CommitOutcome

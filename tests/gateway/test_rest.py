@@ -10,7 +10,8 @@ import pytest
 
 from outlast.core import limits
 from outlast.core.failure import Failure, FailureKind
-from outlast.core.inputs import CompleteTasks, Completion, TaskFailed, TaskSucceeded, Work
+from outlast.core.inputs import CompleteTasks, Completion, TaskFailed, TaskSucceeded
+from outlast.core.replies import Work
 from outlast.core.writes import CommitOutcome
 from outlast.gateway.app import ROUTES, Gateway
 from tests.engine.doubles import FaultyStore, a_poll, json_of, run, running

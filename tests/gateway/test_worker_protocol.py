@@ -15,14 +15,12 @@ from outlast.core.inputs import (
     Completion,
     DescribeTask,
     EnqueueTask,
-    Refused,
     StopWorker,
-    TaskEnqueuedReply,
     TaskFailed,
     TaskToken,
-    Work,
 )
 from outlast.core.payload import Payload
+from outlast.core.replies import Refused, TaskEnqueuedReply, Work
 from outlast.protocol.wire import MSGPACK, decode_replies, decode_reply, decode_requests, encode
 from tests.engine.doubles import a_poll, a_task, run
 from tests.gateway.asgi import AsgiClient

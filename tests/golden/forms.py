@@ -17,8 +17,9 @@ from msgspec import inspect
 
 from outlast.core import commands, events, writes
 from outlast.core.failure import Failure
-from outlast.core.inputs import TaskToken, WorkflowOutcome, WorkflowToken
+from outlast.core.inputs import TaskToken, WorkflowToken
 from outlast.core.payload import Payload
+from outlast.core.replies import WorkflowOutcome
 from outlast.core.retry import RetryPolicy
 
 FOLDER = Path(__file__).parent

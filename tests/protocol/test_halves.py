@@ -8,22 +8,24 @@ from hypothesis import strategies as st
 
 from outlast.core.failure import Failure, FailureKind
 from outlast.core.inputs import (
-    Accepted,
     CompleteWorkflowTasks,
-    CompletionsReply,
     EnqueueTask,
     EnqueueTasks,
+    StopWorker,
+    WorkflowTaskDone,
+    WorkflowTaskNotDone,
+    WorkflowToken,
+)
+from outlast.core.replies import (
+    Accepted,
+    CompletionsReply,
     HeartbeatAnswer,
     HeartbeatReply,
     Refused,
-    StopWorker,
     TaskEnqueuedReply,
     TasksEnqueued,
-    WorkflowTaskDone,
-    WorkflowTaskNotDone,
     WorkflowTaskReply,
     WorkflowTasksReply,
-    WorkflowToken,
 )
 from outlast.protocol.halves import halves_of, joined
 

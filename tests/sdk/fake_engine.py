@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from outlast.core import commands, events, inputs
+from outlast.core import commands, events, inputs, replies
 from outlast.core.failure import Failure
-from outlast.core.inputs import TaskState
 from outlast.core.payload import Payload, Payloads
+from outlast.core.replies import TaskState
 from outlast.protocol.errors import exception_of
 from outlast.protocol.transport import Attempt, HistoryPage, Listing
 
@@ -50,7 +50,7 @@ class FakeRun:
     started: bool = False
     attempt: int = 1
     sticky_from: int = 0  # the last event the worker that has the run in memory has seen
-    status: inputs.RunStatus = inputs.RunStatus.RUNNING
+    status: replies.RunStatus = replies.RunStatus.RUNNING
     result: Payloads = ()
     failure: Failure | None = None
     not_done: list[inputs.WorkflowTaskNotDone] = field(default_factory=list)
@@ -81,9 +81,9 @@ class FakeEngine:
         self.tasks: dict[str, FakeTask] = {}
         self.runs: dict[str, FakeRun] = {}
         self.requests: list[inputs.Request] = []
-        self.polls: dict[str, inputs.Work] = {}
-        self.before: Callable[[inputs.Request], Awaitable[inputs.Reply | None]] | None = None
-        self.after: Callable[[inputs.Request, inputs.Reply], Awaitable[None]] | None = None
+        self.polls: dict[str, replies.Work] = {}
+        self.before: Callable[[inputs.Request], Awaitable[replies.Reply | None]] | None = None
+        self.after: Callable[[inputs.Request, replies.Reply], Awaitable[None]] | None = None
         self.begin_needed = False
         self.forget_runs = False  # dispatch as if no worker had a run in memory
         self.history_in_pages = 0  # > 0: a workflow task carries so many events at most
@@ -92,7 +92,7 @@ class FakeEngine:
         self.stopped: set[str] = set()
         self._moved = asyncio.Condition()
 
-    async def call(self, request: inputs.Request, *, timeout: float | None = None) -> inputs.Reply:
+    async def call(self, request: inputs.Request, *, timeout: float | None = None) -> replies.Reply:
         self.requests.append(request)
         try:
             async with asyncio.timeout(timeout):
@@ -102,8 +102,8 @@ class FakeEngine:
                 if self.after is not None:
                     await self.after(request, reply)
         except TimeoutError:
-            raise exception_of(inputs.Refused(code="timeout", fact="No answer in time.", retryable=True)) from None
-        if isinstance(reply, inputs.Refused):
+            raise exception_of(replies.Refused(code="timeout", fact="No answer in time.", retryable=True)) from None
+        if isinstance(reply, replies.Refused):
             raise exception_of(reply)
         return reply
 
@@ -143,13 +143,13 @@ class FakeEngine:
         async with self._moved:
             await self._moved.wait_for(holds)
 
-    async def _answer(self, request: inputs.Request) -> inputs.Reply:
+    async def _answer(self, request: inputs.Request) -> replies.Reply:
         if isinstance(request, inputs.Poll):
             return await self._poll(request)
         if isinstance(request, inputs.AwaitTask):
             task = self.tasks[request.task_id]
             await self.until(lambda: task.state in {TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELED})
-            return inputs.TaskOutcomeReply(
+            return replies.TaskOutcomeReply(
                 task_id=request.task_id,
                 state=task.state,
                 attempt=task.attempt,
@@ -158,8 +158,8 @@ class FakeEngine:
             )
         if isinstance(request, inputs.AwaitWorkflow):
             run = self._run_of(request.workflow_id)
-            await self.until(lambda: run.status is not inputs.RunStatus.RUNNING)
-            return inputs.WorkflowOutcome(
+            await self.until(lambda: run.status is not replies.RunStatus.RUNNING)
+            return replies.WorkflowOutcome(
                 workflow_id=run.workflow_id,
                 run_id=run.run_id,
                 status=run.status,
@@ -171,70 +171,70 @@ class FakeEngine:
             self._moved.notify_all()
         return reply
 
-    def _change(self, request: inputs.Request) -> inputs.Reply:
+    def _change(self, request: inputs.Request) -> replies.Reply:
         match request:
             case inputs.EnqueueTask():
                 return self._enqueue(request)
             case inputs.EnqueueTasks():
-                return inputs.TasksEnqueued(items=tuple(map(self._enqueue, request.items)))
+                return replies.TasksEnqueued(items=tuple(map(self._enqueue, request.items)))
             case inputs.CancelTask():
                 task = self.tasks[request.task_id]
                 task.cancel_requested = True
                 if task.state is TaskState.ENQUEUED:
                     task.state = TaskState.CANCELED
-                return inputs.Accepted()
+                return replies.Accepted()
             case inputs.StartWorkflow():
                 return self._start(request)
             case inputs.SignalWorkflow():
                 run = self._run_of(request.workflow_id)
                 signaled = events.WorkflowExecutionSignaled(signal_name=request.name, input=request.input)
                 run.arrived(lambda: [(0, signaled)])
-                return inputs.Accepted()
+                return replies.Accepted()
             case inputs.Begin():
-                return inputs.Begun(items=tuple(None for _ in request.tokens))
+                return replies.Begun(items=tuple(None for _ in request.tokens))
             case inputs.Heartbeat():
-                return inputs.HeartbeatReply(items=tuple(map(self._beat, request.items)))
+                return replies.HeartbeatReply(items=tuple(map(self._beat, request.items)))
             case inputs.CompleteTasks():
-                return inputs.CompletionsReply(items=tuple(map(self._complete, request.items)))
+                return replies.CompletionsReply(items=tuple(map(self._complete, request.items)))
             case inputs.ReturnTasks():
                 for token in request.tokens:
                     self.tasks[token.task_id].state = TaskState.ENQUEUED
                     self.tasks[token.task_id].attempt -= 1
                 for workflow_token in request.workflow_tokens:
                     self.runs[workflow_token.run_id].started = False
-                return inputs.Accepted()
+                return replies.Accepted()
             case inputs.CompleteWorkflowTasks():
                 return self._turns(request)
             case inputs.StopWorker():
                 self.stopped.add(request.worker)
-                return inputs.Accepted()
+                return replies.Accepted()
             case _:
-                return inputs.Refused(code="invalid_request", fact=f"{type(request).__name__} is not faked.")
+                return replies.Refused(code="invalid_request", fact=f"{type(request).__name__} is not faked.")
 
     # Tasks.
 
-    def _enqueue(self, request: inputs.EnqueueTask) -> inputs.TaskEnqueuedReply | inputs.Refused:
+    def _enqueue(self, request: inputs.EnqueueTask) -> replies.TaskEnqueuedReply | replies.Refused:
         for known in self.tasks.values():
             if known.request.key == request.key:
-                return inputs.TaskEnqueuedReply(task_id=known.request.task_id, replayed=True)
+                return replies.TaskEnqueuedReply(task_id=known.request.task_id, replayed=True)
         if request.task_id in self.tasks:
-            return inputs.Refused(code="task_already_exists", fact="There is such a task.")
+            return replies.Refused(code="task_already_exists", fact="There is such a task.")
         self.tasks[request.task_id] = FakeTask(request)
-        return inputs.TaskEnqueuedReply(task_id=request.task_id)
+        return replies.TaskEnqueuedReply(task_id=request.task_id)
 
-    def _beat(self, item: inputs.HeartbeatItem) -> inputs.HeartbeatAnswer:
+    def _beat(self, item: inputs.HeartbeatItem) -> replies.HeartbeatAnswer:
         task = self.tasks[item.token.task_id]
         if task.lease != item.token.lease or task.state is not TaskState.LEASED:
-            return inputs.HeartbeatAnswer(action="stop")
+            return replies.HeartbeatAnswer(action="stop")
         if item.details is not None:
             task.details = item.details
-        return inputs.HeartbeatAnswer(action="cancel" if task.cancel_requested else self.heartbeat_action)
+        return replies.HeartbeatAnswer(action="cancel" if task.cancel_requested else self.heartbeat_action)
 
-    def _complete(self, item: inputs.Completion) -> inputs.Refused | None:
+    def _complete(self, item: inputs.Completion) -> replies.Refused | None:
         task = self.tasks[item.token.task_id]
         if task.lease != item.token.lease or task.state is not TaskState.LEASED:
             same = task.outcomes and task.outcomes[-1] == item.outcome
-            return None if same else inputs.Refused(code="lease_lost", fact="The lease is lost.")
+            return None if same else replies.Refused(code="lease_lost", fact="The lease is lost.")
         task.outcomes.append(item.outcome)
         if item.details is not None:
             task.details = item.details
@@ -251,7 +251,7 @@ class FakeEngine:
             run.arrived(lambda: _ended(run, task))
         return None
 
-    async def _poll(self, poll: inputs.Poll) -> inputs.Reply:
+    async def _poll(self, poll: inputs.Poll) -> replies.Reply:
         known = self.polls.get(poll.poll_id)
         if known is not None:
             return known
@@ -259,7 +259,7 @@ class FakeEngine:
         ends = loop.time() + poll.wait / 1e9
         while True:
             if poll.worker in self.stopped:
-                return inputs.Work()
+                return replies.Work()
             work = self._work_for(poll)
             if work.tasks or work.workflow_tasks:
                 self.polls[poll.poll_id] = work
@@ -268,9 +268,9 @@ class FakeEngine:
                 async with asyncio.timeout_at(ends), self._moved:
                     await self._moved.wait()
             except TimeoutError:
-                return inputs.Work()
+                return replies.Work()
 
-    def _work_for(self, poll: inputs.Poll) -> inputs.Work:
+    def _work_for(self, poll: inputs.Poll) -> replies.Work:
         ready = [
             task
             for task in self.tasks.values()
@@ -283,16 +283,16 @@ class FakeEngine:
             for run in self.runs.values()
             if run.ready and not run.started and run.type in poll.workflow_types and run.queue in poll.queues
         ]
-        return inputs.Work(
+        return replies.Work(
             tasks=tuple(map(self._lease, ready[: poll.slots])),
             workflow_tasks=tuple(map(self._dispatch, wanting[: poll.workflow_slots])),
         )
 
-    def _lease(self, task: FakeTask) -> inputs.TaskLease:
+    def _lease(self, task: FakeTask) -> replies.TaskLease:
         task.state = TaskState.LEASED
         task.lease += 1
         task.attempt += 1
-        return inputs.TaskLease(
+        return replies.TaskLease(
             token=inputs.TaskToken(task.request.task_id, task.lease),
             type=task.request.type,
             queue=task.request.queue,
@@ -314,7 +314,7 @@ class FakeEngine:
     def _run_of(self, workflow_id: str) -> FakeRun:
         return next(run for run in self.runs.values() if run.workflow_id == workflow_id)
 
-    def _start(self, request: inputs.StartWorkflow) -> inputs.Reply:
+    def _start(self, request: inputs.StartWorkflow) -> replies.Reply:
         workflow_id = request.workflow_id or request.request_id
         run = FakeRun(workflow_id, request.run_id, request.type, request.queue)
         run.history.append(
@@ -331,7 +331,7 @@ class FakeEngine:
             )
         )
         self.runs[request.run_id] = run
-        return inputs.WorkflowStarted(workflow_id=workflow_id, run_id=request.run_id)
+        return replies.WorkflowStarted(workflow_id=workflow_id, run_id=request.run_id)
 
     def _pair(self, run: FakeRun) -> tuple[events.Timed, events.Timed]:
         scheduled = len(run.history) + 1
@@ -340,7 +340,7 @@ class FakeEngine:
             (1, events.WorkflowTaskStarted(scheduled_event_id=scheduled)),
         )
 
-    def _dispatch(self, run: FakeRun) -> inputs.WorkflowTask:
+    def _dispatch(self, run: FakeRun) -> replies.WorkflowTask:
         run.started, run.ready = True, False
         run.dispatch += 1
         first = 1 if self.forget_runs or not run.sticky_from else run.sticky_from + 1
@@ -349,7 +349,7 @@ class FakeEngine:
         cut = self.history_in_pages and len(shown) > self.history_in_pages
         if cut:
             shown = shown[: self.history_in_pages]
-        return inputs.WorkflowTask(
+        return replies.WorkflowTask(
             token=inputs.WorkflowToken(run.run_id, 1, 1, run.dispatch),
             workflow_id=run.workflow_id,
             run_id=run.run_id,
@@ -365,24 +365,24 @@ class FakeEngine:
             next_event_id_to_read=first + len(shown) if cut else 0,
         )
 
-    def _turns(self, request: inputs.CompleteWorkflowTasks) -> inputs.Reply:
-        return inputs.WorkflowTasksReply(
+    def _turns(self, request: inputs.CompleteWorkflowTasks) -> replies.Reply:
+        return replies.WorkflowTasksReply(
             done=tuple(map(self._turn_done, request.done)), not_done=tuple(map(self._turn_not_done, request.not_done))
         )
 
-    def _turn_not_done(self, item: inputs.WorkflowTaskNotDone) -> inputs.WorkflowTaskReply:
+    def _turn_not_done(self, item: inputs.WorkflowTaskNotDone) -> replies.WorkflowTaskReply:
         run = self.runs[item.token.run_id]
         run.not_done.append(item)
         run.started = False
         run.sticky_from = 0
         run.flush()
-        return inputs.WorkflowTaskReply()
+        return replies.WorkflowTaskReply()
 
-    def _turn_done(self, item: inputs.WorkflowTaskDone) -> inputs.WorkflowTaskReply:
+    def _turn_done(self, item: inputs.WorkflowTaskDone) -> replies.WorkflowTaskReply:
         run = self.runs[item.token.run_id]
         if item.token.dispatch != run.dispatch or not run.started:
-            return inputs.WorkflowTaskReply(
-                refused=inputs.Refused(code="workflow_task_lost", fact="It was given to somebody else.")
+            return replies.WorkflowTaskReply(
+                refused=replies.Refused(code="workflow_task_lost", fact="It was given to somebody else.")
             )
         run.started = False
         run.history.extend(self._pair(run))
@@ -393,17 +393,17 @@ class FakeEngine:
         run.sticky_from = len(run.history) if item.cached else 0
         last_event_id = len(run.history)
         run.flush()
-        return inputs.WorkflowTaskReply(last_event_id=last_event_id)
+        return replies.WorkflowTaskReply(last_event_id=last_event_id)
 
     def _apply(self, run: FakeRun, command: commands.Command) -> None:
         match command:
             case commands.ScheduleActivity():
                 self._schedule(run, command)
             case commands.CompleteWorkflow():
-                run.status, run.result = inputs.RunStatus.COMPLETED, command.result
+                run.status, run.result = replies.RunStatus.COMPLETED, command.result
                 run.history.append((1, events.WorkflowExecutionCompleted(result=command.result)))
             case commands.FailWorkflow():
-                run.status, run.failure = inputs.RunStatus.FAILED, command.failure
+                run.status, run.failure = replies.RunStatus.FAILED, command.failure
                 run.history.append((1, events.WorkflowExecutionFailed(failure=command.failure)))
             case _:
                 raise AssertionError(f"{command} is not faked")

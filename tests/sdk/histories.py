@@ -13,8 +13,9 @@ import msgspec
 from outlast.core import commands as c
 from outlast.core import events as e
 from outlast.core.failure import Failure, FailureKind
-from outlast.core.inputs import WorkflowTask, WorkflowToken
+from outlast.core.inputs import WorkflowToken
 from outlast.core.payload import Payload
+from outlast.core.replies import WorkflowTask
 from outlast.core.units import SECOND
 from outlast.sdk.converter import Converter
 from outlast.sdk.definition import WorkflowDefinition

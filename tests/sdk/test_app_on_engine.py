@@ -8,7 +8,7 @@ import pytest
 
 from outlast import App, Fatal, RetryableError, Signal, TaskContext, workflow
 from outlast.core.errors import Conflict, NotFound
-from outlast.core.inputs import RunStatus, TaskState
+from outlast.core.replies import RunStatus, TaskState
 from outlast.sdk.errors import Canceled, TaskError, WorkflowCanceled, WorkflowFailed, WorkflowTerminated
 from tests.sdk.apps import eventually
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from outlast import App, Signal
-from outlast.core import inputs
+from outlast.core import inputs, replies
 from outlast.core.units import SECOND
 from outlast.sdk.errors import NotSerializable, WorkflowFailed, WorkflowTerminated
 from outlast.sdk.misuse import BadDeclaration, Misuse, UnknownOption
@@ -64,12 +64,12 @@ def test_options_of_a_start_travel_with_its_request() -> None:
 
 def test_many_starts_have_an_outcome_each() -> None:
     fake = FakeEngine()
-    refusal = inputs.Refused(code="workflow_already_open", fact="It is open.")
+    refusal = replies.Refused(code="workflow_already_open", fact="It is open.")
 
-    async def refuse_second(request: inputs.Request) -> inputs.Reply | None:
+    async def refuse_second(request: inputs.Request) -> replies.Reply | None:
         if isinstance(request, inputs.StartWorkflows):
-            taken = inputs.WorkflowStarted(workflow_id="w", run_id="r")
-            return inputs.WorkflowsStarted(items=(taken, refusal))
+            taken = replies.WorkflowStarted(workflow_id="w", run_id="r")
+            return replies.WorkflowsStarted(items=(taken, refusal))
         return None
 
     fake.before = refuse_second
@@ -97,9 +97,9 @@ def test_one_id_for_many_starts_is_refused_before_anything_is_sent() -> None:
 def test_a_terminated_run_raises_what_it_was_ended_with() -> None:
     fake = FakeEngine()
 
-    async def terminated(request: inputs.Request) -> inputs.Reply | None:
+    async def terminated(request: inputs.Request) -> replies.Reply | None:
         if isinstance(request, inputs.AwaitWorkflow):
-            return inputs.WorkflowOutcome(workflow_id="w", run_id="r", status=inputs.RunStatus.TERMINATED)
+            return replies.WorkflowOutcome(workflow_id="w", run_id="r", status=replies.RunStatus.TERMINATED)
         return None
 
     fake.before = terminated
@@ -115,14 +115,14 @@ def test_a_terminated_run_raises_what_it_was_ended_with() -> None:
 def test_a_run_that_continued_is_followed_to_its_end() -> None:
     fake = FakeEngine()
 
-    async def continued(request: inputs.Request) -> inputs.Reply | None:
+    async def continued(request: inputs.Request) -> replies.Reply | None:
         if isinstance(request, inputs.AwaitWorkflow) and request.run_id != "second":
-            status = inputs.RunStatus.CONTINUED_AS_NEW
-            return inputs.WorkflowOutcome(workflow_id="w", run_id="first", status=status, new_run_id="second")
+            status = replies.RunStatus.CONTINUED_AS_NEW
+            return replies.WorkflowOutcome(workflow_id="w", run_id="first", status=status, new_run_id="second")
         if isinstance(request, inputs.AwaitWorkflow):
             result = (app.converter.to_payload("end", path="result"),)
-            status = inputs.RunStatus.COMPLETED
-            return inputs.WorkflowOutcome(workflow_id="w", run_id="second", status=status, result=result)
+            status = replies.RunStatus.COMPLETED
+            return replies.WorkflowOutcome(workflow_id="w", run_id="second", status=status, result=result)
         return None
 
     fake.before = continued

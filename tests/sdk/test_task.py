@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from outlast import App, Fatal, Retry, TaskContext, task
-from outlast.core import inputs
+from outlast.core import inputs, replies
 from outlast.core.errors import SteppedDown
 from outlast.core.units import MINUTE, SECOND
 from outlast.sdk.errors import BadArguments, Canceled, InvalidDuration, NotSerializable, TaskError
@@ -97,7 +97,7 @@ def test_an_enqueue_whose_answer_was_lost_is_sent_again_with_the_same_ids() -> N
     fake = FakeEngine()
     lost: list[inputs.Request] = []
 
-    async def lose_first(request: inputs.Request, reply: inputs.Reply) -> None:
+    async def lose_first(request: inputs.Request, reply: replies.Reply) -> None:
         if isinstance(request, inputs.EnqueueTask) and not lost:
             lost.append(request)
             raise SteppedDown("unavailable", "The answer was lost.")
@@ -142,12 +142,12 @@ def test_many_enqueues_of_large_arguments_go_in_smaller_requests() -> None:
 
 def test_refused_items_of_many_are_named_and_the_others_have_handles() -> None:
     fake = FakeEngine()
-    refusal = inputs.Refused(code="payload_too_large", fact="It is too large.", remedy="Make it smaller.")
+    refusal = replies.Refused(code="payload_too_large", fact="It is too large.", remedy="Make it smaller.")
 
-    async def refuse_second(request: inputs.Request) -> inputs.Reply | None:
+    async def refuse_second(request: inputs.Request) -> replies.Reply | None:
         if isinstance(request, inputs.EnqueueTasks):
-            kept = inputs.TaskEnqueuedReply(task_id="t")
-            return inputs.TasksEnqueued(items=(kept, refusal, kept))
+            kept = replies.TaskEnqueuedReply(task_id="t")
+            return replies.TasksEnqueued(items=(kept, refusal, kept))
         return None
 
     fake.before = refuse_second

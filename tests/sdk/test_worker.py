@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from outlast import TaskContext
-from outlast.core import inputs
+from outlast.core import inputs, replies
 from outlast.core.errors import Denied, SteppedDown
-from outlast.core.inputs import TaskState
+from outlast.core.replies import TaskState
 from tests.sdk.apps import eventually, faked_app
 from tests.sdk.fake_engine import FakeEngine
 
@@ -20,8 +20,8 @@ def test_a_poll_whose_answer_was_lost_is_repeated_with_its_id() -> None:
     fake = FakeEngine()
     lost: list[str] = []
 
-    async def lose_first(request: inputs.Request, reply: inputs.Reply) -> None:
-        if isinstance(request, inputs.Poll) and isinstance(reply, inputs.Work) and reply.tasks and not lost:
+    async def lose_first(request: inputs.Request, reply: replies.Reply) -> None:
+        if isinstance(request, inputs.Poll) and isinstance(reply, replies.Work) and reply.tasks and not lost:
             lost.append(request.poll_id)
             raise SteppedDown("unavailable", "The answer was lost.")
 
@@ -83,7 +83,7 @@ def test_a_handler_waits_for_its_begin_where_one_is_needed() -> None:
     fake.begin_needed = True
     order: list[str] = []
 
-    async def note(request: inputs.Request, _reply: inputs.Reply) -> None:
+    async def note(request: inputs.Request, _reply: replies.Reply) -> None:
         if isinstance(request, inputs.Begin):
             order.append("begun")
 
@@ -103,10 +103,10 @@ def test_a_refused_begin_keeps_the_handler_from_running() -> None:
     ran: list[int] = []
     answered = threading.Event()
 
-    async def refuse(request: inputs.Request) -> inputs.Reply | None:
+    async def refuse(request: inputs.Request) -> replies.Reply | None:
         if isinstance(request, inputs.Begin):
             answered.set()
-            return inputs.Begun(items=(inputs.Refused(code="lease_lost", fact="It is lost."),))
+            return replies.Begun(items=(replies.Refused(code="lease_lost", fact="It is lost."),))
         return None
 
     fake.before = refuse
@@ -126,7 +126,7 @@ def test_outcomes_that_gather_while_a_call_is_in_flight_go_together() -> None:
     first = threading.Event()
     release = threading.Event()
 
-    async def hold_first(request: inputs.Request) -> inputs.Reply | None:
+    async def hold_first(request: inputs.Request) -> replies.Reply | None:
         if isinstance(request, inputs.CompleteTasks) and not first.is_set():
             first.set()
             while not release.is_set():
@@ -156,7 +156,7 @@ def test_a_completion_is_repeated_until_it_is_answered() -> None:
     fake = FakeEngine()
     failed: list[inputs.Request] = []
 
-    async def fail_twice(request: inputs.Request) -> inputs.Reply | None:
+    async def fail_twice(request: inputs.Request) -> replies.Reply | None:
         if isinstance(request, inputs.CompleteTasks) and len(failed) < 2:
             failed.append(request)
             raise SteppedDown("unavailable", "Nobody is there.")
@@ -178,7 +178,7 @@ def test_stopping_returns_only_after_finished_work_is_acknowledged() -> None:
     fake = FakeEngine()
     finished = threading.Event()
 
-    async def slow(request: inputs.Request) -> inputs.Reply | None:
+    async def slow(request: inputs.Request) -> replies.Reply | None:
         if isinstance(request, inputs.CompleteTasks):
             finished.set()
             ends = time.monotonic() + 0.5
@@ -285,7 +285,7 @@ def test_a_worker_goes_on_when_the_engine_was_away() -> None:
     away = threading.Event()
     refused: list[inputs.Request] = []
 
-    async def be_away(request: inputs.Request) -> inputs.Reply | None:
+    async def be_away(request: inputs.Request) -> replies.Reply | None:
         if away.is_set() and isinstance(request, inputs.Poll):
             refused.append(request)
             raise SteppedDown("unavailable", "Nobody is there.")
@@ -307,7 +307,7 @@ def test_an_unexpected_error_in_its_loops_does_not_end_a_worker() -> None:
     fake = FakeEngine()
     raised: list[int] = []
 
-    async def surprise(request: inputs.Request) -> inputs.Reply | None:
+    async def surprise(request: inputs.Request) -> replies.Reply | None:
         if isinstance(request, inputs.Poll | inputs.CompleteTasks) and len(raised) < 4:
             raised.append(1)
             raise RuntimeError("a fault of ours")
@@ -326,7 +326,7 @@ def test_an_unexpected_error_in_its_loops_does_not_end_a_worker() -> None:
 def test_wrong_credentials_end_a_worker_with_the_error() -> None:
     fake = FakeEngine()
 
-    async def deny(request: inputs.Request) -> inputs.Reply | None:
+    async def deny(request: inputs.Request) -> replies.Reply | None:
         if isinstance(request, inputs.Poll):
             raise Denied("denied", "The token is not known.")
         return None
@@ -434,10 +434,10 @@ def test_any_error_at_all_is_recorded_and_the_worker_goes_on(error: BaseExceptio
 def test_an_outcome_the_engine_refuses_for_good_becomes_a_failure() -> None:
     fake = FakeEngine()
 
-    async def refuse_large(request: inputs.Request) -> inputs.Reply | None:
+    async def refuse_large(request: inputs.Request) -> replies.Reply | None:
         if isinstance(request, inputs.CompleteTasks) and isinstance(request.items[0].outcome, inputs.TaskSucceeded):
-            refusal = inputs.Refused(code="payload_too_large", fact="It is too large.")
-            return inputs.CompletionsReply(items=tuple(refusal for _ in request.items))
+            refusal = replies.Refused(code="payload_too_large", fact="It is too large.")
+            return replies.CompletionsReply(items=tuple(refusal for _ in request.items))
         return None
 
     fake.before = refuse_large
@@ -465,7 +465,7 @@ def test_arguments_the_code_no_longer_reads_end_the_task_for_good() -> None:
         wider = app.converter.to_payload("seven", path="number")
         app.connect().ask(
             inputs.EnqueueTask(task_id="t", key="t", type="count", queue="default", input=(wider,)),
-            inputs.TaskEnqueuedReply,
+            replies.TaskEnqueuedReply,
             instead="",
         )
         eventually(lambda: fake.tasks["t"].state is TaskState.FAILED)

@@ -10,9 +10,9 @@ import time
 import pytest
 
 from outlast import RetryableError, TaskContext
-from outlast.core import inputs
+from outlast.core import inputs, replies
 from outlast.core.errors import SteppedDown
-from outlast.core.inputs import TaskState
+from outlast.core.replies import TaskState
 from outlast.core.units import MILLISECOND
 from tests.sdk.apps import eventually, faked_app
 from tests.sdk.fake_engine import FakeEngine
@@ -43,7 +43,7 @@ def test_a_coroutine_that_blocks_its_loop_does_not_hold_up_the_heartbeat_and_is_
     app = faked_app(fake)
     beats: list[float] = []
 
-    async def note(request: inputs.Request, _reply: inputs.Reply) -> None:
+    async def note(request: inputs.Request, _reply: replies.Reply) -> None:
         if isinstance(request, inputs.Heartbeat):
             beats.append(time.monotonic())
 
@@ -228,7 +228,7 @@ def test_one_lost_heartbeat_is_repeated_well_within_the_lease() -> None:
     lost: list[float] = []
     told: list[bool] = []
 
-    async def lose_first(request: inputs.Request) -> inputs.Reply | None:
+    async def lose_first(request: inputs.Request) -> replies.Reply | None:
         if isinstance(request, inputs.Heartbeat) and not lost:
             lost.append(time.monotonic())
             raise SteppedDown("unavailable", "The call was lost.")
@@ -257,7 +257,7 @@ def test_a_handler_learns_that_its_lease_has_surely_run_out() -> None:
     pause = threading.Event()
     told: list[float] = []
 
-    async def lose_all(request: inputs.Request) -> inputs.Reply | None:
+    async def lose_all(request: inputs.Request) -> replies.Reply | None:
         if isinstance(request, inputs.Heartbeat):
             raise SteppedDown("unavailable", "The call was lost.")
         return None

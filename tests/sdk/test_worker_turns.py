@@ -6,7 +6,7 @@ import time
 import pytest
 
 from outlast import Signal, workflow
-from outlast.core import inputs
+from outlast.core import inputs, replies
 from outlast.core.errors import SteppedDown
 from outlast.sdk import turnpool
 from outlast.sdk.errors import WorkflowFailed
@@ -129,13 +129,13 @@ def test_a_run_whose_answer_was_not_taken_is_dropped_from_memory() -> None:
     built: list[int] = []
     refused: list[int] = []
 
-    async def refuse_first(request: inputs.Request) -> inputs.Reply | None:
+    async def refuse_first(request: inputs.Request) -> replies.Reply | None:
         if isinstance(request, inputs.CompleteWorkflowTasks) and not refused:
             refused.append(1)
             run_of(fake).started = False
             run_of(fake).ready = True
-            lost = inputs.Refused(code="workflow_task_lost", fact="It was given to somebody else.")
-            return inputs.WorkflowTasksReply(done=tuple(inputs.WorkflowTaskReply(refused=lost) for _ in request.done))
+            lost = replies.Refused(code="workflow_task_lost", fact="It was given to somebody else.")
+            return replies.WorkflowTasksReply(done=tuple(replies.WorkflowTaskReply(refused=lost) for _ in request.done))
         return None
 
     fake.before = refuse_first
@@ -159,7 +159,7 @@ def test_the_answer_to_a_turn_is_repeated_until_it_is_taken() -> None:
     app = faked_app(fake)
     failed: list[int] = []
 
-    async def fail_twice(request: inputs.Request) -> inputs.Reply | None:
+    async def fail_twice(request: inputs.Request) -> replies.Reply | None:
         if isinstance(request, inputs.CompleteWorkflowTasks) and len(failed) < 2:
             failed.append(1)
             raise SteppedDown("unavailable", "Nobody is there.")
@@ -217,7 +217,7 @@ def test_code_that_disagrees_with_its_history_fails_the_turn_and_not_the_run() -
         eventually(lambda: run_of(fake).not_done)
 
     assert run_of(fake).not_done[0].cause == "non_deterministic_error"
-    assert run_of(fake).status is inputs.RunStatus.RUNNING
+    assert run_of(fake).status is replies.RunStatus.RUNNING
 
 
 def test_stuck_workflow_code_is_given_up_with_its_stack_and_its_thread_replaced(
@@ -289,7 +289,7 @@ def test_a_detached_task_and_a_blocking_verb_are_told_apart_in_workflow_code() -
 
     with app:
         bad.start()
-        eventually(lambda: run_of(fake).not_done or run_of(fake).status is not inputs.RunStatus.RUNNING)
+        eventually(lambda: run_of(fake).not_done or run_of(fake).status is not replies.RunStatus.RUNNING)
 
     said = run_of(fake).not_done[0].failure if run_of(fake).not_done else run_of(fake).failure
     assert said is not None

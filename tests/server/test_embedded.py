@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from outlast.core.errors import Invalid
-from outlast.core.inputs import AwaitTask, Reply, TaskEnqueuedReply
+from outlast.core.inputs import AwaitTask
+from outlast.core.replies import Reply, TaskEnqueuedReply
 from outlast.engine.inprocess import InProcessTransport
 from outlast.protocol.transport import Transport
 from outlast.server.blobs import FolderBlobs

@@ -1,6 +1,6 @@
 """Rows and batches as the conformance suite wants them: everything has a default, a test says what it is about."""
 
-from outlast.core.inputs import TaskState
+from outlast.core.replies import TaskState
 from outlast.core.units import Fence
 from outlast.core.writes import (
     AttemptRow,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.core.inputs import TaskState
+from outlast.core.replies import TaskState
 from outlast.core.units import Fence
 from outlast.core.writes import (
     Batch,

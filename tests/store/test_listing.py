@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from outlast.core.inputs import TaskState
+from outlast.core.replies import TaskState
 from outlast.store.base import RunFilter, TaskFilter
 from tests.store.kept import Kept
 from tests.store.rows import leased_task, run_row, task_row

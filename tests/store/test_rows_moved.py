@@ -2,7 +2,7 @@
 
 import pytest
 
-from outlast.core.inputs import TaskState
+from outlast.core.replies import TaskState
 from outlast.core.writes import CommitOutcome, LoadKeys, LoadLeasedTasks, LoadReadyRuns, LoadReadyTasks, RunRow, TaskRow
 from tests.store.kept import Kept
 from tests.store.rows import leased_task, parked, ready_task, run_row, task_row

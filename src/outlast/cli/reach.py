@@ -7,7 +7,8 @@ from typing import Protocol
 
 from outlast.cli.arguments import Arguments
 from outlast.core.errors import Invalid, NotFound, Unavailable
-from outlast.core.inputs import DescribeTask, DescribeWorkflow, Reply, Request, TaskInfo, WorkflowInfo
+from outlast.core.inputs import DescribeTask, DescribeWorkflow, Request
+from outlast.core.replies import Reply, TaskInfo, WorkflowInfo
 from outlast.protocol.transport import Attempt, HistoryPage, Listing, Transport
 
 REACH_WITHIN = 5.0  # seconds

@@ -13,7 +13,7 @@ from outlast.cli.reach import Look, reached
 from outlast.cli.steps import Step, steps_of
 from outlast.cli.text import ago, clean, instant, span
 from outlast.core.errors import NotFound
-from outlast.core.inputs import RunStatus, TaskInfo, TaskState, WorkflowInfo
+from outlast.core.replies import RunStatus, TaskInfo, TaskState, WorkflowInfo
 
 BEFORE_SHOWN: Final = 6
 EVENTS_READ: Final = 5_000

@@ -16,8 +16,9 @@ from outlast.cli.text import ago, clean, instant, span, table
 from outlast.cli.why import waits_for
 from outlast.core.errors import Invalid
 from outlast.core.events import Event
-from outlast.core.inputs import Accepted, CancelWorkflow, RunStatus, SignalWorkflow, WorkflowInfo
+from outlast.core.inputs import CancelWorkflow, SignalWorkflow
 from outlast.core.payload import Payload
+from outlast.core.replies import Accepted, RunStatus, WorkflowInfo
 
 PAGE: Final = 500
 WHY_ROWS: Final = 40  # rows of a list that are asked what they wait for

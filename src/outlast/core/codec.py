@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from outlast.core.events import Event, Timed
-from outlast.core.inputs import WorkflowOutcome
 from outlast.core.payload import Payload, Payloads
+from outlast.core.replies import WorkflowOutcome
 from outlast.core.writes import RunFixed, RunState, TaskSpec, TaskStatus
 
 _encode: Final = msgspec.msgpack.Encoder().encode

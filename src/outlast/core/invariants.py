@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from outlast.core import codec
 from outlast.core import events as e
-from outlast.core.inputs import RunStatus, TaskState
 from outlast.core.payload import Payload
+from outlast.core.replies import RunStatus, TaskState
 from outlast.core.writes import AttemptRow, RunRow, RunState, TaskRow, TaskSpec, TimerKind, TimerRow
 
 TERMINAL = frozenset({TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELED, TaskState.EXPIRED})

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from outlast.core import events as e
-from outlast.core.inputs import Refused, RunStatus, WorkflowOutcome, WorkflowTaskReply
+from outlast.core.replies import Refused, RunStatus, WorkflowOutcome, WorkflowTaskReply
 from outlast.core.writes import OpenActivity, OpenTimer, RunFixed, RunState
 
 Closing = (

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from outlast.core.inputs import TaskState
+from outlast.core.replies import TaskState
 from outlast.core.writes import TaskSpec, TaskStatus
 
 ENQUEUED: Final = TaskState.ENQUEUED

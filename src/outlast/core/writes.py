@@ -11,8 +11,8 @@ import msgspec
 
 from outlast.core.events import Headers
 from outlast.core.failure import Failure
-from outlast.core.inputs import TaskState
 from outlast.core.payload import Payload, Payloads
+from outlast.core.replies import TaskState
 from outlast.core.retry import RetryPolicy
 from outlast.core.units import Fence
 

@@ -2,16 +2,8 @@
 
 import msgspec
 
-from outlast.core.inputs import (
-    CompleteTasks,
-    CompletionsReply,
-    EnqueueTasks,
-    Refused,
-    Reply,
-    StartWorkflows,
-    TasksEnqueued,
-    WorkflowsStarted,
-)
+from outlast.core.inputs import CompleteTasks, EnqueueTasks, StartWorkflows
+from outlast.core.replies import CompletionsReply, Refused, Reply, TasksEnqueued, WorkflowsStarted
 from outlast.engine.ticket import Ticket
 
 Batch = StartWorkflows | EnqueueTasks | CompleteTasks

@@ -9,20 +9,8 @@ from typing import Any, Final
 
 from outlast.core import limits
 from outlast.core.errors import NotFound, Refusal
-from outlast.core.inputs import (
-    CompleteTasks,
-    EnqueueTasks,
-    Poll,
-    Refused,
-    Reply,
-    Request,
-    StartWorkflows,
-    TaskInfo,
-    TaskOutcomeReply,
-    Work,
-    WorkflowInfo,
-    WorkflowOutcome,
-)
+from outlast.core.inputs import CompleteTasks, EnqueueTasks, Poll, Request, StartWorkflows
+from outlast.core.replies import Refused, Reply, TaskInfo, TaskOutcomeReply, Work, WorkflowInfo, WorkflowOutcome
 from outlast.core.shard.config import ShardConfig
 from outlast.core.validation import faults_of, measure, require_small_payloads, validate
 from outlast.engine.batches import part_of

@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from outlast.core.errors import Unavailable
-from outlast.core.inputs import Poll, Refused, Reply, Request, Work
+from outlast.core.inputs import Poll, Request
+from outlast.core.replies import Refused, Reply, Work
 from outlast.engine.frontend import Engine
 from outlast.protocol.again import PAUSE_FIRST, longer, send_again
 from outlast.protocol.errors import exception_of

@@ -13,7 +13,7 @@ import msgspec
 from outlast.core import codec, limits
 from outlast.core.errors import Invalid, NotFound
 from outlast.core.events import Timed
-from outlast.core.inputs import (
+from outlast.core.replies import (
     PendingActivity,
     PendingTimer,
     RunStatus,

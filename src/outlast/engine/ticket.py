@@ -3,7 +3,8 @@
 import asyncio
 from typing import Protocol
 
-from outlast.core.inputs import Reply, Request
+from outlast.core.inputs import Request
+from outlast.core.replies import Reply
 
 
 class Ticket(Protocol):

@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from outlast.core.errors import Invalid, NotFound, Refusal
-from outlast.core.inputs import Refused
+from outlast.core.replies import Refused
 from outlast.engine.frontend import Engine
 from outlast.gateway.auth import Gate
 from outlast.gateway.exchange import Answer, CallerGone, Exchange, Receive, Scope, Send

@@ -10,7 +10,8 @@ import msgspec
 
 from outlast.core import limits
 from outlast.core.errors import Invalid, TooLarge, Unavailable
-from outlast.core.inputs import Reply, Request
+from outlast.core.inputs import Request
+from outlast.core.replies import Reply
 from outlast.engine.frontend import Engine
 from outlast.engine.ticket import FutureTicket
 from outlast.protocol.wire import JSON, MSGPACK

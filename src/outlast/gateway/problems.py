@@ -3,7 +3,7 @@
 from typing import Final
 
 from outlast.core.errors import CODES
-from outlast.core.inputs import Refused
+from outlast.core.replies import Refused
 from outlast.gateway.exchange import Answer
 from outlast.protocol.errors import TABLE
 from outlast.protocol.wire import MSGPACK, encode

@@ -7,7 +7,8 @@ import msgspec
 
 from outlast.core import limits
 from outlast.core.errors import Invalid
-from outlast.core.inputs import Refused, Reply, Request
+from outlast.core.inputs import Request
+from outlast.core.replies import Refused, Reply
 from outlast.gateway.exchange import Answer, Exchange, malformed
 from outlast.gateway.shapes import span
 from outlast.protocol.errors import exception_of

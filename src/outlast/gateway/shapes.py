@@ -9,9 +9,9 @@ import msgspec
 from outlast.core import limits
 from outlast.core.errors import Invalid
 from outlast.core.failure import Failure
-from outlast.core.inputs import (
-    IfClosed,
-    IfOpen,
+from outlast.core.inputs import IfClosed, IfOpen
+from outlast.core.payload import Payload, Payloads
+from outlast.core.replies import (
     PendingActivity,
     PendingTimer,
     TaskInfo,
@@ -19,7 +19,6 @@ from outlast.core.inputs import (
     WorkflowInfo,
     WorkflowOutcome,
 )
-from outlast.core.payload import Payload, Payloads
 from outlast.core.retry import RetryPolicy
 from outlast.core.units import SECOND
 from outlast.protocol.transport import Attempt, HistoryPage

@@ -14,11 +14,10 @@ from outlast.core.inputs import (
     CompleteWorkflowTasks,
     Heartbeat,
     Poll,
-    Refused,
-    Reply,
     Request,
     ReturnTasks,
 )
+from outlast.core.replies import Refused, Reply
 
 PAUSE_FIRST: Final = 0.02  # seconds, doubling
 PAUSE_MAX: Final = 2.0

@@ -3,7 +3,7 @@
 from typing import Final
 
 from outlast.core import errors
-from outlast.core.inputs import Refused
+from outlast.core.replies import Refused
 
 TABLE: Final[dict[str, tuple[int, type[errors.Refusal]]]] = {
     "invalid_request": (400, errors.Invalid),

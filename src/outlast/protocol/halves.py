@@ -2,17 +2,12 @@
 
 import msgspec
 
-from outlast.core.inputs import (
-    CompleteTasks,
-    CompleteWorkflowTasks,
+from outlast.core.inputs import CompleteTasks, CompleteWorkflowTasks, EnqueueTasks, Heartbeat, Request, StartWorkflows
+from outlast.core.replies import (
     CompletionsReply,
-    EnqueueTasks,
-    Heartbeat,
     HeartbeatReply,
     Refused,
     Reply,
-    Request,
-    StartWorkflows,
     TasksEnqueued,
     WorkflowsStarted,
     WorkflowTasksReply,

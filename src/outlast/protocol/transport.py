@@ -5,7 +5,8 @@ from typing import Protocol
 import msgspec
 
 from outlast.core.events import Timed
-from outlast.core.inputs import Reply, Request, TaskInfo, WorkflowInfo
+from outlast.core.inputs import Request
+from outlast.core.replies import Reply, TaskInfo, WorkflowInfo
 
 
 class HistoryPage(msgspec.Struct, frozen=True, array_like=True, kw_only=True):

@@ -4,7 +4,8 @@ from typing import Final
 
 import msgspec
 
-from outlast.core.inputs import Reply, Request
+from outlast.core.inputs import Request
+from outlast.core.replies import Reply
 from outlast.protocol.transport import Attempt, HistoryPage, Listing
 
 MSGPACK: Final = "application/msgpack"

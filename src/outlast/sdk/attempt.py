@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from outlast.core.failure import Failure, FailureKind
-from outlast.core.inputs import TaskCanceled, TaskFailed, TaskLease, TaskOutcome, TaskSucceeded
+from outlast.core.inputs import TaskCanceled, TaskFailed, TaskOutcome, TaskSucceeded
 from outlast.core.limits import TASK_LEASE
 from outlast.core.payload import Payload
+from outlast.core.replies import TaskLease
 from outlast.sdk.context import TaskContext
 from outlast.sdk.converter import Converter
 from outlast.sdk.definition import TaskDefinition

@@ -9,7 +9,8 @@ from typing import Any, Final, Protocol, TypeVar
 import uuid_utils
 
 from outlast.core.errors import SteppedDown, Unavailable
-from outlast.core.inputs import Reply, Request
+from outlast.core.inputs import Request
+from outlast.core.replies import Reply
 from outlast.protocol.transport import Transport
 from outlast.sdk.converter import Converter
 from outlast.sdk.durations import Duration, seconds_of

@@ -9,8 +9,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from outlast.core.failure import Failure
-from outlast.core.inputs import TaskLease, TaskToken
+from outlast.core.inputs import TaskToken
 from outlast.core.payload import Payload
+from outlast.core.replies import TaskLease
 from outlast.core.units import SECOND
 from outlast.sdk.converter import Converter
 

@@ -6,19 +6,21 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from outlast.core.errors import Refusal
 from outlast.core.inputs import (
-    Accepted,
     AwaitTask,
     AwaitWorkflow,
     CancelTask,
     CancelWorkflow,
     DescribeTask,
     DescribeWorkflow,
-    RunStatus,
     SignalWorkflow,
+    TerminateWorkflow,
+)
+from outlast.core.replies import (
+    Accepted,
+    RunStatus,
     TaskInfo,
     TaskOutcomeReply,
     TaskState,
-    TerminateWorkflow,
     WorkflowInfo,
     WorkflowOutcome,
 )

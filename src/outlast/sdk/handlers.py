@@ -13,20 +13,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from outlast.core.errors import Refusal, Unavailable
-from outlast.core.inputs import (
-    Begin,
-    Begun,
-    CompleteTasks,
-    Completion,
-    CompletionsReply,
-    ReturnTasks,
-    TaskCanceled,
-    TaskLease,
-    TaskSucceeded,
-    TaskToken,
-)
+from outlast.core.inputs import Begin, CompleteTasks, Completion, ReturnTasks, TaskCanceled, TaskSucceeded, TaskToken
 from outlast.core.limits import BATCH_ITEMS_MAX, REQUEST_BYTES_MAX
 from outlast.core.payload import size_of
+from outlast.core.replies import Begun, CompletionsReply, TaskLease
 from outlast.protocol.transport import Transport
 from outlast.sdk.attempt import Attempt, too_large
 from outlast.sdk.batching import Sender

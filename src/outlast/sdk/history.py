@@ -3,7 +3,7 @@
 import msgspec
 
 from outlast.core.events import Timed
-from outlast.core.inputs import WorkflowTask
+from outlast.core.replies import WorkflowTask
 from outlast.protocol.transport import Transport
 from outlast.sdk.errors import HistoryGap
 

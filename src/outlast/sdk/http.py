@@ -14,7 +14,8 @@ import msgspec
 
 from outlast.core import limits
 from outlast.core.errors import Invalid, Refusal, Unavailable
-from outlast.core.inputs import Poll, Refused, Reply, Request
+from outlast.core.inputs import Poll, Request
+from outlast.core.replies import Refused, Reply
 from outlast.protocol.again import PAUSE_FIRST, longer, may_wait, send_again
 from outlast.protocol.errors import exception_of
 from outlast.protocol.halves import halves_of, joined

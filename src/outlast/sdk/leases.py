@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from outlast.core.errors import Refusal
-from outlast.core.inputs import Heartbeat, HeartbeatItem, HeartbeatReply, TaskToken
+from outlast.core.inputs import Heartbeat, HeartbeatItem, TaskToken
 from outlast.core.limits import BATCH_ITEMS_MAX, REQUEST_BYTES_MAX
+from outlast.core.replies import HeartbeatReply
 from outlast.protocol.transport import Transport
 from outlast.sdk.attempt import BEATS_PER_LEASE, Attempt
 from outlast.sdk.pool import CoroutinePool

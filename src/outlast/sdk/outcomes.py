@@ -3,7 +3,7 @@
 from typing import Final
 
 from outlast.core.failure import Failure, FailureKind
-from outlast.core.inputs import RunStatus, TaskOutcomeReply, TaskState, WorkflowOutcome
+from outlast.core.replies import RunStatus, TaskOutcomeReply, TaskState, WorkflowOutcome
 from outlast.sdk.errors import (
     WorkflowCanceled,
     WorkflowFailed,

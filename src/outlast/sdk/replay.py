@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from outlast.core import commands, events
-from outlast.core.inputs import WorkflowTask
+from outlast.core.replies import WorkflowTask
 from outlast.sdk import guard
 from outlast.sdk.converter import Converter
 from outlast.sdk.definition import WorkflowDefinition

@@ -7,9 +7,10 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
-from outlast.core.inputs import EnqueueTask, EnqueueTasks, Refused, TaskEnqueuedReply, TasksEnqueued
+from outlast.core.inputs import EnqueueTask, EnqueueTasks
 from outlast.core.limits import BATCH_ITEMS_MAX, PAYLOAD_INLINE_BYTES_MAX, REQUEST_BYTES_MAX, START_TO_CLOSE
 from outlast.core.payload import Payloads, size_of
+from outlast.core.replies import Refused, TaskEnqueuedReply, TasksEnqueued
 from outlast.protocol.errors import exception_of
 from outlast.sdk import guard
 from outlast.sdk.client import Client, Home, mint

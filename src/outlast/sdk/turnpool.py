@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from outlast.core.inputs import WorkflowTask
+from outlast.core.replies import WorkflowTask
 from outlast.sdk.backlog import Backlog
 from outlast.sdk.converter import Converter
 from outlast.sdk.definition import WorkflowDefinition

@@ -17,17 +17,9 @@ import msgspec
 
 from outlast.core.errors import Refusal, Unavailable
 from outlast.core.failure import Failure, FailureKind
-from outlast.core.inputs import (
-    CompleteWorkflowTasks,
-    ReturnTasks,
-    WorkflowTask,
-    WorkflowTaskDone,
-    WorkflowTaskNotDone,
-    WorkflowTaskReply,
-    WorkflowTasksReply,
-    WorkflowToken,
-)
+from outlast.core.inputs import CompleteWorkflowTasks, ReturnTasks, WorkflowTaskDone, WorkflowTaskNotDone, WorkflowToken
 from outlast.core.limits import BATCH_ITEMS_MAX, REQUEST_BYTES_MAX
+from outlast.core.replies import WorkflowTask, WorkflowTaskReply, WorkflowTasksReply
 from outlast.protocol.transport import Transport
 from outlast.sdk.attempt import recorded
 from outlast.sdk.batching import Sender

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from outlast.core.errors import Denied, NotFound, Refusal, Rejected
-from outlast.core.inputs import Poll, ReturnTasks, StopWorker, TaskToken, Work, WorkflowToken
+from outlast.core.inputs import Poll, ReturnTasks, StopWorker, TaskToken, WorkflowToken
+from outlast.core.replies import Work
 from outlast.core.units import SECOND
 from outlast.protocol.transport import Transport
 from outlast.sdk.client import default_identity, mint

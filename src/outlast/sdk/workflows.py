@@ -5,17 +5,10 @@ import functools
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, Generic, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, cast
 
-from outlast.core.inputs import (
-    IfClosed,
-    IfOpen,
-    Refused,
-    StartWorkflow,
-    StartWorkflows,
-    WorkflowsStarted,
-    WorkflowStarted,
-)
+from outlast.core.inputs import IfClosed, IfOpen, StartWorkflow, StartWorkflows
 from outlast.core.limits import BATCH_ITEMS_MAX, PAYLOAD_INLINE_BYTES_MAX
 from outlast.core.payload import Payloads, size_of
+from outlast.core.replies import Refused, WorkflowsStarted, WorkflowStarted
 from outlast.sdk.client import Client, Home, mint
 from outlast.sdk.declare import check_function, check_name, place_of, read_parameters
 from outlast.sdk.definition import WorkflowDefinition, WorkflowOptions

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from outlast.core.errors import Unavailable
-from outlast.core.inputs import Reply, Request
+from outlast.core.inputs import Request
+from outlast.core.replies import Reply
 from outlast.protocol.transport import Attempt, HistoryPage, Listing, Transport
 from outlast.sdk.http import HttpTransport
 from outlast.store.base import StoreError

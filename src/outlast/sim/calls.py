@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from outlast.core.events import Timed
-from outlast.core.inputs import Refused, Reply, Request
+from outlast.core.inputs import Request
+from outlast.core.replies import Refused, Reply
 from outlast.core.units import MILLISECOND, SECOND
 from outlast.sim.kernel import Alarm, Process
 from outlast.sim.network import Network

@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 from outlast.core import inputs as i
+from outlast.core import replies
 from outlast.core.units import MILLISECOND, SECOND
 from outlast.sim.calls import Caller
 from outlast.sim.coverage import Coverage
@@ -109,8 +110,8 @@ class Client:
             self._ask(items[0], lambda reply: self._started(items[0], reply))
             return
 
-        def answered(reply: i.Reply | None) -> None:
-            if isinstance(reply, i.WorkflowsStarted):
+        def answered(reply: replies.Reply | None) -> None:
+            if isinstance(reply, replies.WorkflowsStarted):
                 for item, part in zip(items, reply.items, strict=True):
                     self._entered(item, part)
                     self._started(item, part)
@@ -136,12 +137,14 @@ class Client:
             delay=int(chance.uniform(0.1, 3.0) * SECOND) if chance.random() < 0.1 else 0,
         )
 
-    def _started(self, request: i.StartWorkflow, reply: i.Reply | i.WorkflowStarted | i.Refused | None) -> None:
-        if isinstance(reply, i.WorkflowStarted):
+    def _started(
+        self, request: i.StartWorkflow, reply: replies.Reply | replies.WorkflowStarted | replies.Refused | None
+    ) -> None:
+        if isinstance(reply, replies.WorkflowStarted):
             self._workflows.append(reply.workflow_id)
             if self._chance.random() < 0.4:
                 self._await(i.AwaitWorkflow(workflow_id=reply.workflow_id, run_id=reply.run_id))
-        elif isinstance(reply, i.Refused):
+        elif isinstance(reply, replies.Refused):
             point = {"workflow_already_open": "start_refused_open",
                      "workflow_id_reuse_refused": "start_refused_closed"}.get(reply.code)  # fmt: skip
             if point:
@@ -156,8 +159,8 @@ class Client:
             self._ask(items[0], lambda reply: self._enqueued(items[0], reply))
             return
 
-        def answered(reply: i.Reply | None) -> None:
-            if isinstance(reply, i.TasksEnqueued):
+        def answered(reply: replies.Reply | None) -> None:
+            if isinstance(reply, replies.TasksEnqueued):
                 for item, part in zip(items, reply.items, strict=True):
                     self._entered(item, part)
                     self._enqueued(item, part)
@@ -199,14 +202,16 @@ class Client:
             self._keyed.append(request)
         return request
 
-    def _enqueued(self, request: i.EnqueueTask, reply: i.Reply | i.TaskEnqueuedReply | i.Refused | None) -> None:
-        if isinstance(reply, i.TaskEnqueuedReply):
+    def _enqueued(
+        self, request: i.EnqueueTask, reply: replies.Reply | replies.TaskEnqueuedReply | replies.Refused | None
+    ) -> None:
+        if isinstance(reply, replies.TaskEnqueuedReply):
             self._tasks.append(reply.task_id)
             if request.key == request.task_id and not reply.replayed:
                 self._keyed.append(request)  # a minted key is known to its user from now on
             if self._chance.random() < 0.3:
                 self._await(i.AwaitTask(task_id=reply.task_id))
-        elif isinstance(reply, i.Refused) and reply.code == "idempotency_key_reused":
+        elif isinstance(reply, replies.Refused) and reply.code == "idempotency_key_reused":
             self._coverage.hit("key_reused_refused")
 
     def signal(self, workflow_id: str, name: str) -> None:
@@ -224,22 +229,22 @@ class Client:
             workflow_id=workflow_id, name=name, request_id=self._mint("request"), input=(payload(value),)
         )
 
-        def answered(reply: i.Reply | None) -> None:
-            if isinstance(reply, i.Accepted) and not reply.changed:
+        def answered(reply: replies.Reply | None) -> None:
+            if isinstance(reply, replies.Accepted) and not reply.changed:
                 self._coverage.hit("signal_repeated")
-            elif isinstance(reply, i.Refused) and reply.code == "workflow_closed":
+            elif isinstance(reply, replies.Refused) and reply.code == "workflow_closed":
                 self._coverage.hit("signal_refused_closed")
 
         self._ask(request, answered)
 
     # -- how it asks --
 
-    def _ask(self, request: i.Request, then: Callable[[i.Reply | None], None] | None = None) -> None:
+    def _ask(self, request: i.Request, then: Callable[[replies.Reply | None], None] | None = None) -> None:
         entry = Entry(self.process.name, self.namespace, request, self._kernel.now, floor=self._acknowledged())
         self._ledger.entries.append(entry)
         self._ledger.open_calls += 1
 
-        def ended(reply: i.Reply | None) -> None:
+        def ended(reply: replies.Reply | None) -> None:
             if not entry.ended_at:
                 entry.ended_at = self._kernel.now
                 entry.reply = reply
@@ -255,7 +260,7 @@ class Client:
             span = int(self._chance.expovariate(1.0) * 50 * MILLISECOND)
             self.process.after(span, "gives up", self._give_up, call, ended)
 
-    def _give_up(self, call: Any, ended: Callable[[i.Reply | None], None]) -> None:
+    def _give_up(self, call: Any, ended: Callable[[replies.Reply | None], None]) -> None:
         self._caller.drop(call)
         ended(None)
 
@@ -265,18 +270,20 @@ class Client:
         self._ledger.entries.append(entry)
         self._ledger.open_calls += 1
 
-        def ended(reply: i.Reply | None) -> None:
+        def ended(reply: replies.Reply | None) -> None:
             entry.ended_at = self._kernel.now
             entry.reply = reply
             self._ledger.open_calls -= 1
             asked = request.run_id if isinstance(request, i.AwaitWorkflow) else ""
-            if isinstance(reply, i.WorkflowOutcome) and reply.run_id != asked:
+            if isinstance(reply, replies.WorkflowOutcome) and reply.run_id != asked:
                 self._coverage.hit("await_followed")
 
         self._caller.call(self.namespace, request, ended, patience=int(self._chance.uniform(1.0, 8.0) * SECOND))
 
     def _entered(
-        self, request: i.Request, reply: i.Reply | i.WorkflowStarted | i.TaskEnqueuedReply | i.Refused
+        self,
+        request: i.Request,
+        reply: replies.Reply | replies.WorkflowStarted | replies.TaskEnqueuedReply | replies.Refused,
     ) -> None:
         entry = Entry(self.process.name, self.namespace, request, self._kernel.now, self._kernel.now, attempts=2)
         entry.reply = reply

@@ -5,7 +5,8 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 
-from outlast.core.inputs import Poll, Refused, Reply, Work
+from outlast.core.inputs import Poll
+from outlast.core.replies import Refused, Reply, Work
 from outlast.core.shard.config import ShardConfig
 from outlast.core.units import MILLISECOND, SECOND
 from outlast.core.writes import Batch, Claim

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from outlast.core.inputs import Reply, Request
+from outlast.core.inputs import Request
+from outlast.core.replies import Reply
 
 
 @dataclass(slots=True, eq=False)

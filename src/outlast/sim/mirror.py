@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from outlast.core import codec
 from outlast.core import events as e
-from outlast.core.inputs import RunStatus
 from outlast.core.invariants import TERMINAL, Broken, Reference
+from outlast.core.replies import RunStatus
 from outlast.core.units import Fence
 from outlast.core.writes import (
     AttemptRow,

@@ -10,7 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from outlast.core.events import Timed
-from outlast.core.inputs import Poll, Refused, Reply, Request, ReturnTasks, Work, WorkflowTask
+from outlast.core.inputs import Poll, Request, ReturnTasks
+from outlast.core.replies import Refused, Reply, Work, WorkflowTask
 from outlast.core.shard.config import ShardConfig
 from outlast.core.shard.core import ShardCore
 from outlast.core.shard.outputs import Answer, Ask, StepDown, with_events

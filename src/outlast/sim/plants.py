@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from outlast.core import inputs as i
+from outlast.core import replies
 from outlast.core.events import TimerFired
 from outlast.core.machines import task as task_machine
 from outlast.core.shard import (
@@ -133,8 +133,8 @@ def _fence_by_read(patches: Patches) -> None:
 # --- gating --------------------------------------------------------------------------------------------------------------
 
 
-def _early(patches: Patches, which: Callable[[i.Reply], bool]) -> None:
-    def answer(self: gate.Gate, outputs: list[Any], ticket: object, reply: i.Reply, *, saw: int) -> None:
+def _early(patches: Patches, which: Callable[[replies.Reply], bool]) -> None:
+    def answer(self: gate.Gate, outputs: list[Any], ticket: object, reply: replies.Reply, *, saw: int) -> None:
         if which(reply):
             outputs.append(Answer(ticket, reply))
         else:
@@ -145,22 +145,22 @@ def _early(patches: Patches, which: Callable[[i.Reply], bool]) -> None:
 
 @_plant("starts and enqueues are acknowledged before their batch has committed")
 def _ack_before_commit(patches: Patches) -> None:
-    _early(patches, lambda reply: isinstance(reply, i.WorkflowStarted | i.TaskEnqueuedReply))
+    _early(patches, lambda reply: isinstance(reply, replies.WorkflowStarted | replies.TaskEnqueuedReply))
 
 
 @_plant("a repeated request is acknowledged while its first copy has not committed")
 def _early_duplicate_ack(patches: Patches) -> None:
-    def early(reply: i.Reply) -> bool:
-        if isinstance(reply, i.Accepted):
+    def early(reply: replies.Reply) -> bool:
+        if isinstance(reply, replies.Accepted):
             return not reply.changed
-        return isinstance(reply, i.WorkflowStarted | i.TaskEnqueuedReply) and reply.replayed
+        return isinstance(reply, replies.WorkflowStarted | replies.TaskEnqueuedReply) and reply.replayed
 
     _early(patches, early)
 
 
 @_plant("work is given out before the batch that leases it has committed")
 def _dispatch_before_commit(patches: Patches) -> None:
-    _early(patches, lambda reply: isinstance(reply, i.Work))
+    _early(patches, lambda reply: isinstance(reply, replies.Work))
 
 
 # --- doubt ---------------------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def _unknown_taken_as_failed(patches: Patches) -> None:
         outputs: list[Any] = before(self)
         if not self.shard.stepped_down.endswith("unknown"):
             return outputs
-        failed = i.Refused(code="internal", fact="The commit failed.", retryable=False)
+        failed = replies.Refused(code="internal", fact="The commit failed.", retryable=False)
         return [Answer(item.ticket, failed) if isinstance(item, Answer) else item for item in outputs]
 
     before = patches.put(ShardCore, "take_outputs", take_outputs)
@@ -211,7 +211,7 @@ def _recovery_resets_leases(patches: Patches) -> None:
     def adopt(shard: Any, task: Any) -> Any:
         known = task.task_id in shard.tasks
         adopted = before(shard, task)
-        if not known and task.state is i.TaskState.LEASED:
+        if not known and task.state is replies.TaskState.LEASED:
             holder = task.worker
             row = task_machine.attempt_row(task, "returned", failure=None, now=shard.now)
             task_machine.hand_back(task)
@@ -269,7 +269,7 @@ def _evicted_rows_unnoted(patches: Patches) -> None:
 @_plant("a completion is taken whatever lease its token is of")
 def _lease_check_off(patches: Patches) -> None:
     def check(task: Any, token: Any) -> None:
-        if task.state is not i.TaskState.LEASED:
+        if task.state is not replies.TaskState.LEASED:
             before(task, token)
 
     before = patches.put(task_machine, "check", check)
@@ -405,7 +405,7 @@ def _closed_over_unseen_signal(patches: Patches) -> None:
 @_plant("a counter is not moved when a task is canceled")
 def _counter_forgotten(patches: Patches) -> None:
     def count_task(self: Any, task: Any, was: Any) -> None:
-        if task.state is not i.TaskState.CANCELED:
+        if task.state is not replies.TaskState.CANCELED:
             before(self, task, was)
 
     before = patches.put(state.Shard, "count_task", count_task)
@@ -422,7 +422,7 @@ def _poll_forgotten(patches: Patches) -> None:
 @_plant("the end of an activity is not told to its run when it is canceled")
 def _activity_end_untold(patches: Patches) -> None:
     def after_close(shard: Any, task: Any, settled: Any, **given: Any) -> None:
-        if task.run_id and task.state is i.TaskState.EXPIRED:
+        if task.run_id and task.state is replies.TaskState.EXPIRED:
             return
         before(shard, task, settled, **given)
 

@@ -6,16 +6,8 @@ from dataclasses import dataclass, field
 from outlast.core.commands import Command
 from outlast.core.events import Timed
 from outlast.core.failure import Failure, FailureKind
-from outlast.core.inputs import (
-    CompleteWorkflowTasks,
-    Refused,
-    Reply,
-    WorkflowTask,
-    WorkflowTaskDone,
-    WorkflowTaskNotDone,
-    WorkflowTasksReply,
-    WorkflowToken,
-)
+from outlast.core.inputs import CompleteWorkflowTasks, WorkflowTaskDone, WorkflowTaskNotDone, WorkflowToken
+from outlast.core.replies import Refused, Reply, WorkflowTask, WorkflowTasksReply
 from outlast.core.units import MILLISECOND, SECOND
 from outlast.sim.calls import Caller
 from outlast.sim.coverage import Coverage

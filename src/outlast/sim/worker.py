@@ -7,26 +7,20 @@ from functools import partial
 from outlast.core.failure import Failure, FailureKind
 from outlast.core.inputs import (
     Begin,
-    Begun,
     CompleteTasks,
     Completion,
-    CompletionsReply,
     Heartbeat,
     HeartbeatItem,
-    HeartbeatReply,
     Poll,
-    Refused,
-    Reply,
     ReturnTasks,
     StopWorker,
     TaskCanceled,
     TaskFailed,
-    TaskLease,
     TaskOutcome,
     TaskSucceeded,
     TaskToken,
-    Work,
 )
+from outlast.core.replies import Begun, CompletionsReply, HeartbeatReply, Refused, Reply, TaskLease, Work
 from outlast.core.units import MILLISECOND, SECOND
 from outlast.sim.calls import Call, Caller
 from outlast.sim.coverage import Coverage

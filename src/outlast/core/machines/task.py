@@ -21,16 +21,9 @@ import msgspec
 from outlast.core import retry
 from outlast.core.errors import LeaseLost, invariant
 from outlast.core.failure import Failure, FailureKind
-from outlast.core.inputs import (
-    HeartbeatItem,
-    TaskCanceled,
-    TaskFailed,
-    TaskOutcome,
-    TaskState,
-    TaskSucceeded,
-    TaskToken,
-)
+from outlast.core.inputs import HeartbeatItem, TaskCanceled, TaskFailed, TaskOutcome, TaskSucceeded, TaskToken
 from outlast.core.payload import Payload, Payloads
+from outlast.core.replies import TaskState
 from outlast.core.task import CANCELED, ENQUEUED, EXPIRED, FAILED, LEASED, RETRY_WAIT, SUCCEEDED, Task
 from outlast.core.units import FOREVER, later
 from outlast.core.writes import AttemptRow

@@ -1,19 +1,9 @@
 """Attempts: leases given out, kept alive, answered, run out or handed back."""
 
 from outlast.core.errors import LeaseLost, NotFound
-from outlast.core.inputs import (
-    Begin,
-    Begun,
-    Completion,
-    Heartbeat,
-    HeartbeatAnswer,
-    HeartbeatReply,
-    Refused,
-    ReturnTasks,
-    TaskOutcome,
-    TaskSucceeded,
-)
+from outlast.core.inputs import Begin, Completion, Heartbeat, ReturnTasks, TaskOutcome, TaskSucceeded
 from outlast.core.machines import task as machine
+from outlast.core.replies import Begun, HeartbeatAnswer, HeartbeatReply, Refused
 from outlast.core.shard import holding, tasks, timing
 from outlast.core.shard.readiness import put_in_window, task_timer
 from outlast.core.shard.state import Shard

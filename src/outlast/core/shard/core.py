@@ -8,6 +8,7 @@ is dead: claim the shard again and make another.
 from typing import assert_never
 
 from outlast.core import inputs as i
+from outlast.core import replies
 from outlast.core.errors import InvariantBroken, Refusal, Unavailable
 from outlast.core.shard import attempts, due, enqueue, loading, matching, runs, tasks, timing, turns
 from outlast.core.shard.admitted import Admitted, LeaseEnded, RunOverLimit, TimerDue
@@ -30,7 +31,7 @@ from outlast.core.writes import (
     TimerRow,
 )
 
-UNAVAILABLE = i.Refused(
+UNAVAILABLE = replies.Refused(
     code="unavailable",
     fact="The shard is being taken over; nothing of this request may have been recorded, or all of it.",
     remedy="Send the same request again, with the same ids.",
@@ -301,12 +302,12 @@ class ShardCore:
             case i.ReturnTasks():
                 attempts.hand_back(shard, request, namespace=namespace)
                 turns.hand_back(shard, request, namespace=namespace)
-                shard.answer(ticket, i.Accepted())
+                shard.answer(ticket, replies.Accepted())
             case i.CompleteWorkflowTasks():
                 turns.complete(shard, request, namespace=namespace, ticket=ticket)
             case i.StopWorker():
                 matching.stop_worker(shard, request, namespace=namespace)
-                shard.answer(ticket, i.Accepted())
+                shard.answer(ticket, replies.Accepted())
             case _:
                 assert_never(request)
 
@@ -346,40 +347,40 @@ class ShardCore:
                 pass  # what the timer was for is gone; its row goes too
 
     def _start_all(self, request: i.StartWorkflows, admitted: Admitted) -> None:
-        replies: list[i.WorkflowStarted | i.Refused] = []
+        given: list[replies.WorkflowStarted | replies.Refused] = []
         for item in request.items:
             try:
                 started = runs.start(self.shard, item, namespace=admitted.namespace, principal=admitted.principal)
-                replies.append(started)
+                given.append(started)
             except Refusal as refusal:
-                replies.append(refused(refusal))
-        self.shard.answer(admitted.ticket, i.WorkflowsStarted(items=tuple(replies)))
+                given.append(refused(refusal))
+        self.shard.answer(admitted.ticket, replies.WorkflowsStarted(items=tuple(given)))
 
     def _enqueue_all(self, request: i.EnqueueTasks, admitted: Admitted) -> None:
-        replies: list[i.TaskEnqueuedReply | i.Refused] = []
+        given: list[replies.TaskEnqueuedReply | replies.Refused] = []
         for item in request.items:
             try:
                 enqueued = enqueue.enqueue(self.shard, item, namespace=admitted.namespace, principal=admitted.principal)
-                replies.append(enqueued)
+                given.append(enqueued)
             except Refusal as refusal:
-                replies.append(refused(refusal))
-        self.shard.answer(admitted.ticket, i.TasksEnqueued(items=tuple(replies)))
+                given.append(refused(refusal))
+        self.shard.answer(admitted.ticket, replies.TasksEnqueued(items=tuple(given)))
 
     def _complete_all(self, request: i.CompleteTasks, *, namespace: str, ticket: object) -> None:
         self.shard.worker(namespace, request.worker)
-        replies: list[i.Refused | None] = []
+        given: list[replies.Refused | None] = []
         for item in request.items:
             try:
                 attempts.complete(self.shard, item, namespace=namespace)
-                replies.append(None)
+                given.append(None)
             except Refusal as refusal:
-                replies.append(refused(refusal))
-        self.shard.answer(ticket, i.CompletionsReply(items=tuple(replies)))
+                given.append(refused(refusal))
+        self.shard.answer(ticket, replies.CompletionsReply(items=tuple(given)))
 
 
-def refused(refusal: Refusal) -> i.Refused:
+def refused(refusal: Refusal) -> replies.Refused:
     """Return the wire form of a refusal."""
-    return i.Refused(
+    return replies.Refused(
         code=refusal.code,
         fact=refusal.fact,
         remedy=refusal.remedy,

@@ -5,7 +5,8 @@ entity itself remembers. Rows are for the others, and go by whole periods.
 """
 
 from outlast.core.errors import Conflict
-from outlast.core.inputs import RunStatus, StartWorkflow
+from outlast.core.inputs import StartWorkflow
+from outlast.core.replies import RunStatus
 from outlast.core.run import Run
 from outlast.core.shard.freshness import note
 from outlast.core.shard.state import Shard

@@ -8,7 +8,8 @@ from outlast.core import commands as c
 from outlast.core import events as e
 from outlast.core import limits
 from outlast.core.errors import Conflict
-from outlast.core.inputs import EnqueueTask, TaskEnqueuedReply
+from outlast.core.inputs import EnqueueTask
+from outlast.core.replies import TaskEnqueuedReply
 from outlast.core.retry import RetryPolicy
 from outlast.core.run import Run
 from outlast.core.shard import dedup

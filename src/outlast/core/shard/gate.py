@@ -6,7 +6,7 @@ Every answer goes this way, positive or negative, reads and repeats included: ea
 from collections import deque
 from dataclasses import dataclass, field
 
-from outlast.core.inputs import Reply
+from outlast.core.replies import Reply
 from outlast.core.shard.outputs import Answer, Output
 
 

@@ -6,7 +6,7 @@ Entities are noted as touched and written out once, when the batch is taken, how
 from dataclasses import dataclass, field
 
 from outlast.core import codec
-from outlast.core.inputs import RunStatus, TaskState
+from outlast.core.replies import RunStatus, TaskState
 from outlast.core.run import Run
 from outlast.core.task import Task
 from outlast.core.units import Fence

@@ -7,8 +7,9 @@ leases of one batch cost one commit.
 from collections import deque
 
 from outlast.core.errors import Busy
-from outlast.core.inputs import Poll, StopWorker, TaskLease, TaskToken, Work, WorkflowTask
+from outlast.core.inputs import Poll, StopWorker, TaskToken
 from outlast.core.machines.task import SUSPECT_AFTER
+from outlast.core.replies import TaskLease, Work, WorkflowTask
 from outlast.core.run import Run
 from outlast.core.shard import attempts, offers, turns
 from outlast.core.shard.fairness import given_out

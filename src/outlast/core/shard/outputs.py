@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import msgspec
 
 from outlast.core.events import Timed, WorkflowTaskScheduled, WorkflowTaskStarted
-from outlast.core.inputs import Reply, WorkflowTask
+from outlast.core.replies import Reply, WorkflowTask
 from outlast.core.writes import Load
 
 

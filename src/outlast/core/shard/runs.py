@@ -9,18 +9,16 @@ from outlast.core import limits
 from outlast.core.errors import Busy, Closed, Conflict, NotFound, TooLarge, invariant
 from outlast.core.failure import Failure, FailureKind
 from outlast.core.inputs import (
-    Accepted,
     AwaitWorkflow,
     CancelWorkflow,
     DescribeWorkflow,
     IfClosed,
     IfOpen,
-    RunStatus,
     SignalWorkflow,
     StartWorkflow,
     TerminateWorkflow,
-    WorkflowStarted,
 )
+from outlast.core.replies import Accepted, RunStatus, WorkflowStarted
 from outlast.core.run import STATUS_OF, Closing, Run, outcome_of
 from outlast.core.shard import dedup, offers, tasks, timing, why
 from outlast.core.shard.freshness import note

@@ -5,7 +5,8 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
 from outlast.core.errors import Busy
-from outlast.core.inputs import Poll, Reply, RunStatus, TaskState
+from outlast.core.inputs import Poll
+from outlast.core.replies import Reply, RunStatus, TaskState
 from outlast.core.run import Run
 from outlast.core.shard.admitted import Internal
 from outlast.core.shard.config import ShardConfig

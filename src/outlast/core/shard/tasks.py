@@ -5,8 +5,9 @@ import msgspec
 from outlast.core import events as e
 from outlast.core.errors import Conflict, NotFound, invariant
 from outlast.core.failure import Failure
-from outlast.core.inputs import Accepted, AwaitTask, CancelTask, DescribeTask, TaskOutcomeReply
+from outlast.core.inputs import AwaitTask, CancelTask, DescribeTask
 from outlast.core.machines import task as machine
+from outlast.core.replies import Accepted, TaskOutcomeReply
 from outlast.core.shard import holding, offers, timing, why
 from outlast.core.shard.histories import EVENT_BEFORE, append
 from outlast.core.shard.readiness import make_ready, task_timer

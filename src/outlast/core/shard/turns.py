@@ -16,14 +16,12 @@ from outlast.core.inputs import (
     CompleteWorkflowTasks,
     Poll,
     ReturnTasks,
-    WorkflowTask,
     WorkflowTaskDone,
     WorkflowTaskNotDone,
-    WorkflowTaskReply,
-    WorkflowTasksReply,
     WorkflowToken,
 )
 from outlast.core.machines import turn as machine
+from outlast.core.replies import WorkflowTask, WorkflowTaskReply, WorkflowTasksReply
 from outlast.core.run import Run, Turn, refused_turn
 from outlast.core.shard import offers, runs, tasks, timing
 from outlast.core.shard.admitted import RunOverLimit

@@ -1,6 +1,6 @@
 """What a run or a task waits for, in one sentence, and what else is known of it."""
 
-from outlast.core.inputs import PendingActivity, PendingTimer, TaskInfo, TaskState, WorkflowInfo
+from outlast.core.replies import PendingActivity, PendingTimer, TaskInfo, TaskState, WorkflowInfo
 from outlast.core.run import Run
 from outlast.core.shard.state import Shard
 from outlast.core.task import Task

@@ -13,7 +13,8 @@ from time import monotonic
 from typing import Any, Final, TypeVar, cast
 
 from outlast.core.errors import InvariantBroken
-from outlast.core.inputs import Poll, Refused, Reply, Request, ReturnTasks, Work
+from outlast.core.inputs import Poll, Request, ReturnTasks
+from outlast.core.replies import Refused, Reply, Work
 from outlast.core.shard.config import ShardConfig
 from outlast.core.shard.core import ShardCore
 from outlast.core.shard.outputs import Answer, Ask, StepDown

@@ -4,19 +4,8 @@ from typing import Any, Final
 
 import msgspec
 
-from outlast.core.inputs import (
-    Accepted,
-    AwaitTask,
-    CancelTask,
-    DescribeTask,
-    EnqueueTask,
-    EnqueueTasks,
-    Refused,
-    TaskEnqueuedReply,
-    TaskInfo,
-    TaskOutcomeReply,
-    TasksEnqueued,
-)
+from outlast.core.inputs import AwaitTask, CancelTask, DescribeTask, EnqueueTask, EnqueueTasks
+from outlast.core.replies import Accepted, Refused, TaskEnqueuedReply, TaskInfo, TaskOutcomeReply, TasksEnqueued
 from outlast.gateway.exchange import Answer, Exchange, whole_number
 from outlast.gateway.problems import status_of
 from outlast.gateway.rest import answer, expect, idempotency_key, parsed, wait_of, within

@@ -7,7 +7,8 @@ import msgspec
 
 from outlast.core.carriers import payloads_in
 from outlast.core.errors import Invalid, TooLarge
-from outlast.core.inputs import Refused, Reply, Request
+from outlast.core.inputs import Request
+from outlast.core.replies import Refused, Reply
 from outlast.gateway.exchange import Answer, Exchange, malformed, whole_number
 from outlast.gateway.problems import status_of
 from outlast.protocol.again import may_wait

@@ -5,17 +5,14 @@ from typing import Final
 import msgspec
 
 from outlast.core.inputs import (
-    Accepted,
     AwaitWorkflow,
     CancelWorkflow,
     DescribeWorkflow,
     SignalWorkflow,
     StartWorkflow,
     TerminateWorkflow,
-    WorkflowInfo,
-    WorkflowOutcome,
-    WorkflowStarted,
 )
+from outlast.core.replies import Accepted, WorkflowInfo, WorkflowOutcome, WorkflowStarted
 from outlast.gateway.exchange import Answer, Exchange, whole_number
 from outlast.gateway.rest import answer, expect, idempotency_key, parsed, wait_of, within
 from outlast.gateway.shapes import (

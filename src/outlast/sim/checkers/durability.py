@@ -7,9 +7,10 @@ then. The ledgers of the clients are gone through at the end.
 from collections import Counter
 
 from outlast.core import inputs as i
+from outlast.core import replies
 from outlast.core.codec import decode_fixed
-from outlast.core.inputs import RunStatus, TaskState
 from outlast.core.invariants import TERMINAL
+from outlast.core.replies import RunStatus, TaskState
 from outlast.core.writes import RunRow
 from outlast.sim.ledger import Entry
 from outlast.sim.node import Ticket
@@ -50,61 +51,61 @@ class Durability:
                 self._scene.coverage.hit("duplicate_enqueue_gated")
             self._seen[key] = None
 
-    def answered(self, ticket: Ticket, reply: i.Reply) -> None:
+    def answered(self, ticket: Ticket, reply: replies.Reply) -> None:
         """Check that what ``reply`` says is committed."""
         request, namespace = ticket.request, ticket.namespace
         match reply:
-            case i.WorkflowStarted():
+            case replies.WorkflowStarted():
                 assert isinstance(request, i.StartWorkflow)
                 self._start(namespace, request, reply)
-            case i.WorkflowsStarted():
+            case replies.WorkflowsStarted():
                 assert isinstance(request, i.StartWorkflows)
                 for item, part in zip(request.items, reply.items, strict=True):
-                    if isinstance(part, i.WorkflowStarted):
+                    if isinstance(part, replies.WorkflowStarted):
                         self._start(namespace, item, part)
                     else:
                         self._start_refused(item, part)
-            case i.TaskEnqueuedReply():
+            case replies.TaskEnqueuedReply():
                 assert isinstance(request, i.EnqueueTask)
                 self._enqueue(namespace, request, reply)
-            case i.TasksEnqueued():
+            case replies.TasksEnqueued():
                 assert isinstance(request, i.EnqueueTasks)
                 for wanted, given in zip(request.items, reply.items, strict=True):
-                    if isinstance(given, i.TaskEnqueuedReply):
+                    if isinstance(given, replies.TaskEnqueuedReply):
                         self._enqueue(namespace, wanted, given)
-            case i.Accepted():
+            case replies.Accepted():
                 self._accepted(namespace, request)
             case _:
                 self._answered_more(ticket, reply)
 
-    def _answered_more(self, ticket: Ticket, reply: i.Reply) -> None:
+    def _answered_more(self, ticket: Ticket, reply: replies.Reply) -> None:
         request = ticket.request
         match reply:
-            case i.Work():
+            case replies.Work():
                 assert isinstance(request, i.Poll)
                 self._work(request, reply)
-            case i.Begun():
+            case replies.Begun():
                 assert isinstance(request, i.Begin)
                 for token, refused in zip(request.tokens, reply.items, strict=True):
                     if refused is None:
                         row = self._scene.mirror.tasks[token.task_id]
                         begun = row.lease > token.lease or self._scene.mirror.statuses[token.task_id].begun
                         require(begun or row.state in TERMINAL, 1, "begin_acknowledged_early", token)
-            case i.WorkflowTasksReply():
+            case replies.WorkflowTasksReply():
                 assert isinstance(request, i.CompleteWorkflowTasks)
                 self._turns(request, reply)
-            case i.WorkflowInfo():
+            case replies.WorkflowInfo():
                 self._info(reply)
-            case i.WorkflowOutcome():
+            case replies.WorkflowOutcome():
                 self._outcome(reply)
-            case i.TaskInfo():
+            case replies.TaskInfo():
                 # A read may see what one commit has passed through, never what no commit has reached.
                 known = self._scene.mirror.tasks.get(reply.task_id)
                 reached = known is not None and known.attempt >= reply.attempt - (known.state is TaskState.ENQUEUED)
                 ended = reply.state not in TERMINAL or (known is not None and known.state is reply.state)
                 require(reached and ended, 6, "read_of_uncommitted_task",
                         f"{reply.task_id}: {reply.state} attempt {reply.attempt}")  # fmt: skip
-            case i.TaskOutcomeReply():
+            case replies.TaskOutcomeReply():
                 ended_task = self._scene.mirror.tasks.get(reply.task_id)
                 is_so = ended_task is not None and ended_task.state is reply.state and ended_task.state in TERMINAL
                 require(is_so, 1, "task_outcome_early",
@@ -113,7 +114,7 @@ class Durability:
             case _:
                 pass
 
-    def refused(self, ticket: Ticket, reply: i.Refused) -> None:
+    def refused(self, ticket: Ticket, reply: replies.Refused) -> None:
         """Check that a refusal of a start speaks of a run that is committed, and that its policy asks for it."""
         hit = self._scene.coverage.hit
         match ticket.request:
@@ -128,7 +129,7 @@ class Durability:
             case _:
                 pass
 
-    def _start_refused(self, request: i.StartWorkflow, reply: i.Refused) -> None:
+    def _start_refused(self, request: i.StartWorkflow, reply: replies.Refused) -> None:
         if reply.code not in {"workflow_already_open", "workflow_id_reuse_refused"}:
             return
         row = self._scene.mirror.runs.get(reply.facts.get("run_id", ""))
@@ -153,14 +154,14 @@ class Durability:
         last = max(before, key=lambda other: other.opened_no)
         require(last.closed_at, 32, "started_beside_an_open_run", f"{row.run_id} beside {last.run_id}")
         if request.if_closed is i.IfClosed.REJECT:
-            replaced = last.status == i.RunStatus.TERMINATED.value and request.if_open is i.IfOpen.TERMINATE
+            replaced = last.status == replies.RunStatus.TERMINATED.value and request.if_open is i.IfOpen.TERMINATE
             require(replaced, 32, "started_against_policy", f"{row.run_id} after {last.run_id}, {last.status}")
         elif request.if_closed is i.IfClosed.ALLOW_IF_FAILED:
             require(
                 last.status in _FAILED, 32, "started_against_policy", f"{row.run_id} after {last.run_id}, {last.status}"
             )
 
-    def _start(self, namespace: str, request: i.StartWorkflow, reply: i.WorkflowStarted) -> None:
+    def _start(self, namespace: str, request: i.StartWorkflow, reply: replies.WorkflowStarted) -> None:
         hit = self._scene.coverage.hit
         row = self._scene.mirror.runs.get(reply.run_id)
         require(row is not None, 1 if not reply.replayed else 4, "start_acknowledged_early", reply.run_id)
@@ -176,7 +177,7 @@ class Durability:
         if request.delay and reply.started:
             hit("delayed_start")
 
-    def _enqueue(self, namespace: str, request: i.EnqueueTask, reply: i.TaskEnqueuedReply) -> None:
+    def _enqueue(self, namespace: str, request: i.EnqueueTask, reply: replies.TaskEnqueuedReply) -> None:
         row = self._scene.mirror.tasks.get(reply.task_id)
         require(row is not None, 1 if not reply.replayed else 4, "enqueue_acknowledged_early", reply.task_id)
         if not request.key:
@@ -226,7 +227,7 @@ class Durability:
             if row.namespace == namespace and row.workflow_id == workflow_id
         ]  # fmt: skip
 
-    def _work(self, request: i.Poll, reply: i.Work) -> None:
+    def _work(self, request: i.Poll, reply: replies.Work) -> None:
         mirror, hit = self._scene.mirror, self._scene.coverage.hit
         for lease in reply.tasks:
             row = mirror.tasks.get(lease.token.task_id)
@@ -267,23 +268,23 @@ class Durability:
         forgetful = self._scene.config.knobs.poll_answers_max < 1000
         return forgetful or len(live) <= request.slots
 
-    def _turns(self, request: i.CompleteWorkflowTasks, reply: i.WorkflowTasksReply) -> None:
+    def _turns(self, request: i.CompleteWorkflowTasks, reply: replies.WorkflowTasksReply) -> None:
         for done, answer in zip(request.done, reply.done, strict=True):
             if answer.refused is None:
                 committed = len(self._scene.mirror.history.get(done.token.run_id, ()))
                 require(committed >= answer.last_event_id, 1, "turn_acknowledged_early",
                         f"{done.token.run_id}: {answer.last_event_id} of {committed}")  # fmt: skip
 
-    def _info(self, reply: i.WorkflowInfo) -> None:
+    def _info(self, reply: replies.WorkflowInfo) -> None:
         committed = len(self._scene.mirror.history.get(reply.run_id, ()))
         require(
             reply.events <= committed, 6, "read_of_uncommitted_run", f"{reply.run_id}: {reply.events} of {committed}"
         )
 
-    def _outcome(self, reply: i.WorkflowOutcome) -> None:
+    def _outcome(self, reply: replies.WorkflowOutcome) -> None:
         row = self._scene.mirror.runs.get(reply.run_id)
         require(row is not None and row.status == reply.status.value, 1, "outcome_before_commit", reply.run_id)
-        require(reply.status is not i.RunStatus.CONTINUED_AS_NEW, 35, "caller_not_handed_on", reply.run_id)
+        require(reply.status is not replies.RunStatus.CONTINUED_AS_NEW, 35, "caller_not_handed_on", reply.run_id)
         self._scene.coverage.hit("await_answered")
 
     # -- the ledger --
@@ -310,25 +311,25 @@ class Durability:
     def _entry(self, entry: Entry) -> None:
         mirror, reply, request = self._scene.mirror, entry.reply, entry.request
         match reply:
-            case i.WorkflowStarted():
+            case replies.WorkflowStarted():
                 row = mirror.runs.get(reply.run_id)
                 require(
                     row is not None and row.status != RunStatus.RUNNING.value, 1, "acked_run_not_closed", reply.run_id
                 )
-            case i.TaskEnqueuedReply():
+            case replies.TaskEnqueuedReply():
                 task = mirror.tasks.get(reply.task_id)
                 require(task is not None and task.state in TERMINAL, 1, "acked_task_not_closed", reply.task_id)
-            case i.WorkflowOutcome():
+            case replies.WorkflowOutcome():
                 row = mirror.runs.get(reply.run_id)
                 require(row is not None and row.status == reply.status.value, 33, "outcome_changed", reply.run_id)
-            case i.TaskOutcomeReply():
+            case replies.TaskOutcomeReply():
                 task = mirror.tasks.get(reply.task_id)
                 require(task is not None and task.state is reply.state, 19, "terminal_state_changed", reply.task_id)
-            case i.Refused() if entry.attempts == 1 and self._one_copy() and isinstance(request, i.StartWorkflow):
+            case replies.Refused() if entry.attempts == 1 and self._one_copy() and isinstance(request, i.StartWorkflow):
                 require(request.run_id not in mirror.runs, 2, "refused_start_exists", request.run_id)
-            case i.Refused() if entry.attempts == 1 and self._one_copy() and isinstance(request, i.EnqueueTask):
+            case replies.Refused() if entry.attempts == 1 and self._one_copy() and isinstance(request, i.EnqueueTask):
                 require(request.task_id not in mirror.tasks, 2, "refused_task_exists", request.task_id)
-            case i.WorkflowInfo():
+            case replies.WorkflowInfo():
                 seen = [events for number, events in mirror.versions.get(reply.run_id, []) if number <= entry.floor]
                 require(not seen or reply.events >= seen[-1], 7, "stale_read",
                         f"{reply.run_id}: {reply.events} events, {seen[-1:]} were acknowledged")  # fmt: skip

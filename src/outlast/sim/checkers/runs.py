@@ -1,8 +1,9 @@
 """Runs, histories and timers: invariants 13, 30 to 35, 39 to 43 and 49."""
 
 from outlast.core import events as e
-from outlast.core.inputs import Poll, RunStatus, TaskState, Work
+from outlast.core.inputs import Poll
 from outlast.core.invariants import TERMINAL, run_findings
+from outlast.core.replies import RunStatus, TaskState, Work
 from outlast.core.units import SECOND
 from outlast.core.writes import RunRow
 from outlast.sim.mirror import Change

@@ -1,15 +1,8 @@
 """Tasks, leases and retries: invariants 19 to 29 and 53, 54."""
 
-from outlast.core.inputs import (
-    Begin,
-    CompleteTasks,
-    CompletionsReply,
-    Heartbeat,
-    HeartbeatReply,
-    ReturnTasks,
-    TaskState,
-)
+from outlast.core.inputs import Begin, CompleteTasks, Heartbeat, ReturnTasks
 from outlast.core.invariants import EDGES, TERMINAL, task_findings, waker_of
+from outlast.core.replies import CompletionsReply, HeartbeatReply, TaskState
 from outlast.core.units import SECOND, Fence
 from outlast.core.writes import AttemptRow, TaskRow
 from outlast.sim.mirror import Change

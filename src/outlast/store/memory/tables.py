@@ -12,7 +12,7 @@ from itertools import islice
 from typing import NamedTuple, TypeVar, assert_never
 
 from outlast.core.errors import InvariantBroken, invariant
-from outlast.core.inputs import TaskState
+from outlast.core.replies import TaskState
 from outlast.core.units import SECOND, Fence
 from outlast.core.writes import (
     AttemptRow,

@@ -6,7 +6,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from outlast.core.inputs import TaskState
+from outlast.core.replies import TaskState
 from outlast.core.writes import (
     AttemptRow,
     DedupRow,
