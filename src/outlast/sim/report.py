@@ -12,6 +12,7 @@ FAULTS_LEAST = 50  # of each kind in a full round
 FULL_ROUND = 1_000  # seeds from which on a round must have shown everything
 PLANT_SEEDS = 300  # within which each planted bug must be found
 _FAILURES_SHOWN = 3
+_FAILURES_NAMED = 20
 
 
 @dataclass(slots=True)
@@ -83,9 +84,10 @@ def failures_lines(failures: list[Result]) -> list[str]:
     lines: list[str] = []
     for result in failures[:_FAILURES_SHOWN]:
         lines += failure_lines(result)
-    lines += [
-        f"seed {result.seed} violates {result.violation.splitlines()[-1]}" for result in failures[_FAILURES_SHOWN:]
-    ]
+    named = failures[_FAILURES_SHOWN:_FAILURES_NAMED]
+    lines += [f"seed {result.seed} violates {result.violation.splitlines()[-1]}" for result in named]
+    if len(failures) > _FAILURES_NAMED:
+        lines.append(f"and {len(failures) - _FAILURES_NAMED} further seeds")
     return lines
 
 
