@@ -35,7 +35,7 @@ class Change:
     events: list[tuple[str, int, int, e.Event]] = field(default_factory=list[tuple[str, int, int, e.Event]])
     parked: list[tuple[str, int, e.Event]] = field(default_factory=list[tuple[str, int, e.Event]])
     counted: dict[tuple[str, str], None] = field(default_factory=dict[tuple[str, str], None])  # counts that moved
-    unparked: list[str] = field(default_factory=list[str])  # runs that had parked rows and lost them
+    unparked: dict[str, list[e.Timed]] = field(default_factory=dict[str, list[e.Timed]])  # parked before, and no more
 
 
 class Mirror:
@@ -62,6 +62,7 @@ class Mirror:
         self.open_tasks: dict[str, None] = {}
         self.open_by_name: dict[tuple[str, str], str] = {}
         self.signal_ids: dict[tuple[str, str, str], str] = {}  # (namespace, workflow id, request id) -> run id
+        self.recorded_signals: dict[tuple[str, str, str], None] = {}  # of them, those that a history holds
         self.versions: dict[str, list[tuple[int, int]]] = {}  # run id -> (batch number, events)
 
     def apply(self, batch: Batch, owner: str, now: int) -> Change:
@@ -69,8 +70,9 @@ class Mirror:
         change = Change(batch, owner, now)
         self.number = batch.number
         for run_id in batch.unparked:
-            if self.parked.pop(run_id, None):
-                change.unparked.append(run_id)
+            if run_id in self.parked:
+                change.unparked[run_id] = self.parked_events(run_id)
+                del self.parked[run_id]
         self._take_history(batch, change)
         for parked_row in batch.parked:
             parked = self.parked.setdefault(parked_row.run_id, {})

@@ -35,6 +35,8 @@ class Runs:
             self._event(change, run_id, event)
         for run_id, _, event in change.parked:
             self._parked(change, run_id, event)
+        for run_id, events in change.unparked.items():
+            self._unparked(run_id, events)
         for old, row in change.runs:
             if row.status == RunStatus.RUNNING.value:
                 name = (row.namespace, row.workflow_id)
@@ -92,10 +94,13 @@ class Runs:
             case e.WorkflowExecutionStarted():
                 assert row is not None
                 for signal in event.carried_signals:
-                    mirror.signal_ids.setdefault((row.namespace, row.workflow_id, signal.request_id), run_id)
+                    key = (row.namespace, row.workflow_id, signal.request_id)
+                    mirror.signal_ids.setdefault(key, run_id)
+                    mirror.recorded_signals[key] = None
             case e.WorkflowExecutionSignaled():
                 assert row is not None
                 key = (row.namespace, row.workflow_id, event.request_id)
+                mirror.recorded_signals[key] = None
                 known = mirror.signal_ids.setdefault(key, run_id)
                 twice = known != run_id or sum(
                     isinstance(other, e.WorkflowExecutionSignaled) and other.request_id == event.request_id
@@ -141,6 +146,14 @@ class Runs:
         elif isinstance(event, e.WorkflowExecutionSignaled):
             hit("signal_parked")
             self._scene.mirror.signal_ids.setdefault((row.namespace, row.workflow_id, event.request_id), run_id)
+
+    def _unparked(self, run_id: str, events: list[e.Timed]) -> None:
+        """Check that a signal leaves its parking place for a history only, its run's own or that of the next run."""
+        row = self._scene.mirror.runs[run_id]
+        for _, event in events:
+            if isinstance(event, e.WorkflowExecutionSignaled):
+                key = (row.namespace, row.workflow_id, event.request_id)
+                require(key in self._scene.mirror.recorded_signals, 49, "parked_signal_lost", key)
 
     def _fire(self, change: Change, run_id: str, event: e.TimerFired) -> None:
         key = (run_id, event.timer_id)

@@ -151,7 +151,9 @@ class Tasks:
         skew = self._scene.config.skew
         require(new.lease == (old.lease if old else 0) + 1 or len(self._attempts(new.task_id)) >= new.lease - 1, 21,
                 "lease_skipped", f"{token} after {old.lease if old else 0}")  # fmt: skip
-        require(not status.cancel_requested, 28, "leased_after_cancel", token)
+        # A lease and the request to cancel may meet in one commit; one that was committed before forbids the lease.
+        canceled = old is not None and codec.decode_status(old.status).cancel_requested
+        require(not canceled, 28, "leased_after_cancel", token)
         require(
             status.started_at >= new.run_at,
             25,
