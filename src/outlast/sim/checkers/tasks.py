@@ -1,5 +1,6 @@
 """Tasks, leases and retries: invariants 19 to 29 and 53, 54."""
 
+from outlast.core import codec
 from outlast.core.inputs import Begin, CompleteTasks, Heartbeat, ReturnTasks
 from outlast.core.invariants import EDGES, TERMINAL, task_findings, waker_of
 from outlast.core.replies import CompletionsReply, HeartbeatReply, TaskState
