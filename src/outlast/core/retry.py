@@ -59,8 +59,9 @@ def verdict(
 ) -> Verdict:
     """Say whether another attempt follows; the order of the questions is Temporal's.
 
-    ``close_by`` is the instant of schedule-to-close (FOREVER for none). Attempts that ended with their worker have a
-    budget of their own, so that a neighbour's crash does not use up a healthy task's attempts.
+    ``close_by`` is the instant of schedule-to-close (FOREVER for none). An attempt that ended with its worker counts like
+    any other. ``lost_in_a_row`` counts such losses once the task is run alone, where no neighbour can have caused them: a
+    task that kills its worker ends after WORKER_LOST_ATTEMPTS_MAX of them, however many attempts it has left.
     """
     if cancel_requested:
         return Verdict.CANCELED

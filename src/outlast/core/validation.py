@@ -160,6 +160,12 @@ def _enqueue(request: EnqueueTask) -> None:
     _name("type", request.type)
     _name("queue", request.queue)
     _key("task_id", request.task_id, needed=True)
+    if ":" in request.task_id:
+        raise Invalid(
+            "invalid_request",
+            f'The task id {request.task_id!r} has a ":"; such ids are those of activities.',
+            remedy="Give an id without a colon, or none: one is made.",
+        )
     _key("key", request.key)
     for name in ("delay", "start_to_close", "schedule_to_start", "schedule_to_close", "heartbeat"):
         span = getattr(request, name)

@@ -200,6 +200,7 @@ class TaskStatus(msgspec.Struct, array_like=True, gc=False, kw_only=True):
     poll_id: str = ""
     suspect: bool = False  # leased alone, because it was lost before with its worker
     lease_written: int = 0  # the lease end that is stored; heartbeats may be ahead of it in memory
+    last_failure: Failure | None = None  # of the attempt before the one that `failure` or `result` is of
 
 
 class AttemptRow(msgspec.Struct, array_like=True, gc=False, kw_only=True):

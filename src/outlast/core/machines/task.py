@@ -13,7 +13,7 @@ An expired lease never completes: its word is kept as evidence, because for an e
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import msgspec
@@ -131,7 +131,7 @@ def settle(task: Task, outcome: TaskOutcome, *, details: Payload | None, now: in
     match outcome:
         case TaskSucceeded():
             status.result = outcome.result
-            status.failure = None
+            status.last_failure, status.failure = status.failure, None
             close(task, SUCCEEDED, "", now=now)
             return Settled(result=outcome.result)
         case TaskCanceled() if status.cancel_requested:
@@ -164,9 +164,7 @@ def expire(task: Task, *, now: int) -> Settled | None:
             message=f"Attempt {task.attempt} did not {_due(which)} in time.",
         )
     settled = after_failure(task, failure, now=now)
-    return Settled(
-        retry_at=settled.retry_at, failure=settled.failure, retry_state=settled.retry_state, timeout_type=which.value
-    )
+    return settled if settled.timeout_type else replace(settled, timeout_type=which.value)
 
 
 def _due(which: Expired) -> str:
@@ -198,7 +196,7 @@ def after_failure(task: Task, failure: Failure, *, now: int) -> Settled:
         close_by=task.spec.close_by or FOREVER,
         cancel_requested=status.cancel_requested,
     )
-    status.failure = failure
+    status.last_failure, status.failure = status.failure, failure
     if what is retry.Verdict.AGAIN:
         task.state = RETRY_WAIT
         task.reason = failure.type
@@ -208,7 +206,7 @@ def after_failure(task: Task, failure: Failure, *, now: int) -> Settled:
     if what is retry.Verdict.CANCELED:
         close(task, CANCELED, status.cancel_reason or "canceled", now=now)
     elif what is retry.Verdict.OUT_OF_TIME:
-        close(task, EXPIRED, "schedule_to_close", now=now)
+        return overdue(task, "schedule_to_close", now=now)
     else:
         close(task, FAILED, what.value, now=now)
     return Settled(failure=failure, retry_state=what.value)
@@ -253,6 +251,7 @@ def canceled(task: Task) -> Failure:
 def overdue(task: Task, kind: str, *, now: int) -> Settled:
     """Close a task at its schedule-to-start or schedule-to-close instant, whatever it is doing."""
     cause = task.status.failure
+    task.status.last_failure = cause
     failure = Failure(
         kind=FailureKind.TIMEOUT,
         type="ScheduleToStart" if kind == "schedule_to_start" else "ScheduleToClose",

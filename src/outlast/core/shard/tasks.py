@@ -12,7 +12,7 @@ from outlast.core.shard import holding, offers, timing, why
 from outlast.core.shard.histories import EVENT_BEFORE, append
 from outlast.core.shard.readiness import make_ready, task_timer
 from outlast.core.shard.state import Shard, Waiter
-from outlast.core.task import CANCELED, ENQUEUED, FAILED, LEASED, RETRY_WAIT, SUCCEEDED, Task
+from outlast.core.task import CANCELED, ENQUEUED, LEASED, RETRY_WAIT, SUCCEEDED, Task
 from outlast.core.units import later
 from outlast.core.writes import TimerKind
 
@@ -177,7 +177,7 @@ def after_close(
         identity=holder_identity,
         attempt=task.attempt,
         started_at=started_at,
-        last_failure=None if task.state is FAILED else task.status.failure,
+        last_failure=task.status.last_failure,
         build=build,
     )
     closing = _closing_event(task, settled, holder_identity, cancel_event_id=activity.cancel_event_id)

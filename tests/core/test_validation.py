@@ -1,0 +1,68 @@
+"""What is refused at the door, before the core sees it: the shape and range of requests."""
+
+import pytest
+
+from outlast.core import inputs as i
+from outlast.core import limits
+from outlast.core.errors import Invalid, Refusal, TooLarge
+from outlast.core.payload import Payload
+from outlast.core.retry import RetryPolicy
+from outlast.core.validation import faults_of, validate
+from tests.core.world import enqueue_of
+
+
+def start_of(**options: object) -> i.StartWorkflow:
+    known = {"type": "order", "queue": "default", "run_id": "run-1", "request_id": "r1"}
+    return i.StartWorkflow(**{**known, **options})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"type": ""}, {"queue": ""}, {"delay": -1}, {"delay": limits.SPAN_MAX + 1}, {"priority": 0}, {"priority": 6},
+        {"start_to_close": -1}, {"schedule_to_start": -1}, {"schedule_to_close": -1}, {"heartbeat": -1},
+        {"key": "k" * (limits.KEY_BYTES_MAX + 1)}, {"type": "t" * (limits.NAME_BYTES_MAX + 1)},
+        {"retry": RetryPolicy(attempts_max=-1)}, {"retry": RetryPolicy(factor=0.5)},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_enqueue_out_of_range_is_refused_with_a_way_out(options: dict[str, object]) -> None:
+    with pytest.raises(Refusal) as refused:
+        validate(enqueue_of("t", **options))
+
+    assert refused.value.fact
+    assert refused.value.remedy
+
+
+def test_a_task_id_of_an_activitys_form_is_refused() -> None:
+    with pytest.raises(Invalid, match="activities"):
+        validate(enqueue_of("0191d5a0-0000-7000-8000-000000000000:5"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"type": ""}, {"queue": ""}, {"run_id": ""}, {"request_id": ""}, {"run_timeout": -1}, {"delay": -1},
+        {"workflow_id": "w" * (limits.WORKFLOW_ID_BYTES_MAX + 1)},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_start_out_of_range_is_refused_with_a_way_out(options: dict[str, object]) -> None:
+    with pytest.raises(Refusal) as refused:
+        validate(start_of(**options))
+
+    assert refused.value.fact
+    assert refused.value.remedy
+
+
+def test_a_payload_over_the_limit_is_refused() -> None:
+    large = Payload(encoding="binary/plain", data=bytes(limits.PAYLOAD_BYTES_MAX + 1))
+
+    with pytest.raises(TooLarge):
+        validate(start_of(input=(large,)))
+
+
+def test_a_bad_item_of_a_batch_is_named_by_its_place() -> None:
+    faults = faults_of((enqueue_of("a"), enqueue_of("b", priority=9), enqueue_of("c")))
+
+    assert list(faults) == [1]
