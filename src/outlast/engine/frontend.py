@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,12 +20,11 @@ from outlast.engine.shard.mailbox import Letter
 from outlast.engine.shard.shell import Shell, inline
 from outlast.engine.ticket import FutureTicket, Ticket
 from outlast.protocol.errors import refused
+from outlast.protocol.interpreter import Tuned
 from outlast.store.base import BlobStore, Store, StoreError
 
 LOG: Final = logging.getLogger("outlast.engine")
 
-# A thread of the user's that spins holds the interpreter for this long at a time (ARCHITECTURE §4).
-SWITCH_INTERVAL: Final = 0.0005
 FORGET_EVERY: Final = 600.0  # seconds between looks for dedup periods that are over
 
 _CARRIES_PAYLOADS: Final = (Work, WorkflowInfo, WorkflowOutcome, TaskInfo, TaskOutcomeReply)
@@ -76,7 +74,6 @@ class Engine:
         )
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._switching = Switching()
         self.stopped = False
         self.on_reopen: Callable[[], None] = lambda: None
         """Called when the store was closed and opened again: what was told to it has to be told anew."""
@@ -90,9 +87,10 @@ class Engine:
         try:
             await self._shell.start()
         except BaseException:
+            self._loop = None
             await self._store.close()
             raise
-        self._switching.begin()
+        Tuned.begin()
         self._spawn(self._forget_old(), "forget-dedup")
 
     async def stop(self) -> None:
@@ -106,7 +104,7 @@ class Engine:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
         finally:
-            self._switching.end()
+            Tuned.end()
             await self._store.close()
 
     @property
@@ -286,26 +284,6 @@ class Engine:
         task = self.loop.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-class Switching:
-    """Keeps the interpreter's switch interval short while any engine of this process runs."""
-
-    _running = 0
-    _before = 0.0
-
-    def begin(self) -> None:
-        """Shorten it."""
-        if Switching._running == 0:
-            Switching._before = sys.getswitchinterval()
-            sys.setswitchinterval(SWITCH_INTERVAL)
-        Switching._running += 1
-
-    def end(self) -> None:
-        """Put it back when the last engine has stopped."""
-        Switching._running -= 1
-        if Switching._running == 0:
-            sys.setswitchinterval(Switching._before)
 
 
 def _too_big(request: CompleteTasks) -> dict[int, Refused]:

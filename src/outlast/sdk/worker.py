@@ -15,6 +15,7 @@ from outlast.core.errors import Denied, NotFound, Refusal, Rejected
 from outlast.core.inputs import Poll, ReturnTasks, StopWorker, TaskToken, WorkflowToken
 from outlast.core.replies import Work
 from outlast.core.units import SECOND
+from outlast.protocol.interpreter import Tuned
 from outlast.protocol.transport import Transport
 from outlast.sdk.client import default_identity, mint
 from outlast.sdk.converter import Converter
@@ -125,6 +126,7 @@ class Worker:
         self._turns.wake()
 
     async def _start(self) -> None:
+        Tuned.begin()
         self._loops = [
             *(self._spawn(name, run) for name, run in self._handlers.loops()),
             *(self._spawn(name, run) for name, run in self._turns.loops()),
@@ -161,6 +163,7 @@ class Worker:
         await asyncio.gather(*self._polls, *self._loops, return_exceptions=True)
         self._handlers.close()
         self._turns.close()
+        Tuned.end()
         self._ended.set()
 
     def _spawn(self, name: str, run: Callable[[], Awaitable[None]]) -> "asyncio.Task[None]":
