@@ -35,10 +35,15 @@ from outlast.core.inputs import (
     StopWorker,
     TerminateWorkflow,
 )
-from outlast.core.payload import size_of
 from outlast.core.retry import RetryPolicy
 
+ATTEMPTS_MAX: Final = 1_000_000
+FACTOR_MAX: Final = 1000
+GOOD_NAMES_MAX: Final = 4_096  # types and queues that have been looked at, which come again with every item
+SHORT: Final = limits.KEY_BYTES_MAX // 4  # characters that are not too many bytes in any script
+
 _ENCODER: Final = msgspec.msgpack.Encoder()
+_GOOD_NAMES: Final[set[str]] = set()
 
 
 def measure(request: Request) -> int:
@@ -75,6 +80,8 @@ def validate(request: Request) -> None:
     The items of a batch are looked at by ``faults_of``, so that a bad one refuses only itself.
     """
     match request:
+        case AwaitTask():  # first, as it comes most often
+            _key("task_id", request.task_id, needed=True)
         case StartWorkflow():
             _start(request)
         case EnqueueTask():
@@ -95,7 +102,7 @@ def validate(request: Request) -> None:
         case CancelTask():
             _key("task_id", request.task_id, needed=True)
             _text("reason", request.reason)
-        case DescribeTask() | AwaitTask():
+        case DescribeTask():
             _key("task_id", request.task_id, needed=True)
         case _:
             _validate_of_worker(request)
@@ -142,8 +149,10 @@ def _validate_of_worker(
 def _start(request: StartWorkflow) -> None:
     _name("type", request.type)
     _name("queue", request.queue)
-    _key("run_id", request.run_id, needed=True)
-    _key("request_id", request.request_id, needed=True)
+    if not 0 < len(request.run_id) <= SHORT:
+        _key("run_id", request.run_id, needed=True)
+    if not 0 < len(request.request_id) <= SHORT:
+        _key("request_id", request.request_id, needed=True)
     if request.workflow_id:
         _workflow_id(request.workflow_id)
     if request.run_timeout or request.delay:
@@ -151,44 +160,55 @@ def _start(request: StartWorkflow) -> None:
         _span("delay", request.delay)
     if request.task_timeout:
         _span("task_timeout", request.task_timeout, longest=limits.WORKFLOW_TASK_TIMEOUT_MAX)
-    _headers(request.headers)
-    _tags(request.tags)
+    if request.headers or request.tags:
+        _headers(request.headers)
+        _tags(request.tags)
     _payloads_of_item(request)
 
 
 def _enqueue(request: EnqueueTask) -> None:
     _name("type", request.type)
     _name("queue", request.queue)
-    _key("task_id", request.task_id, needed=True)
+    if not 0 < len(request.task_id) <= SHORT:
+        _key("task_id", request.task_id, needed=True)
     if ":" in request.task_id:
         raise Invalid(
             "invalid_request",
             f'The task id {request.task_id!r} has a ":"; such ids are those of activities.',
             remedy="Give an id without a colon, or none: one is made.",
         )
-    _key("key", request.key)
-    for name in ("delay", "start_to_close", "schedule_to_start", "schedule_to_close", "heartbeat"):
-        span = getattr(request, name)
-        if span:
-            _span(name, span)
+    if len(request.key) > SHORT:
+        _key("key", request.key)
+    if request.delay or request.schedule_to_start or request.schedule_to_close or request.heartbeat:
+        _span("delay", request.delay)
+        _span("schedule_to_start", request.schedule_to_start)
+        _span("schedule_to_close", request.schedule_to_close)
+        _span("heartbeat", request.heartbeat)
+    if not 0 <= request.start_to_close <= limits.SPAN_MAX:
+        _span("start_to_close", request.start_to_close)
     if not 1 <= request.priority <= 5:  # noqa: PLR2004 - the five priorities of the house
         raise Invalid("invalid_request", f"priority is {request.priority}.", remedy="Give one of 1 (first) to 5.")
     if request.retry is not None:
         _retry(request.retry)
     if request.fairness_key:
         _key("fairness_key", request.fairness_key)
-    _headers(request.headers)
-    _tags(request.tags)
+    if request.headers or request.tags:
+        _headers(request.headers)
+        _tags(request.tags)
     _payloads_of_item(request)
 
 
 def _payloads_of_item(request: StartWorkflow | EnqueueTask) -> None:
-    if size_of(request.input) > limits.PAYLOAD_BYTES_MAX:
-        require_small_payloads(request)
-    if size_of(request.input) > limits.REQUEST_BYTES_MAX:
+    size = 0
+    for payload in request.input:
+        size += len(payload.data) + 24
+    if size <= limits.PAYLOAD_BYTES_MAX:
+        return
+    require_small_payloads(request)
+    if size > limits.REQUEST_BYTES_MAX:
         raise TooLarge(
             "payload_too_large",
-            f"The input has {size_of(request.input):,} bytes; {limits.REQUEST_BYTES_MAX:,} are allowed.",
+            f"The input has {size:,} bytes; {limits.REQUEST_BYTES_MAX:,} are allowed.",
             remedy="Keep large data in storage of your own and pass a reference to it.",
         )
 
@@ -220,16 +240,23 @@ def _one_run_id_each(request: CompleteWorkflowTasks) -> None:
 
 
 def _retry(policy: RetryPolicy) -> None:
-    _count("retry.attempts_max", policy.attempts_max, 0, 1_000_000)
+    spans_fit = 0 <= policy.first <= limits.SPAN_MAX and 0 <= policy.longest <= limits.SPAN_MAX
+    if spans_fit and 0 <= policy.attempts_max <= ATTEMPTS_MAX and 1 <= policy.factor <= FACTOR_MAX:
+        return
+    _count("retry.attempts_max", policy.attempts_max, 0, ATTEMPTS_MAX)
     _span("retry.first", policy.first)
     _span("retry.longest", policy.longest)
-    if not math.isfinite(policy.factor) or not 1 <= policy.factor <= 1000:  # noqa: PLR2004 - 0.5 would shrink pauses
+    if not math.isfinite(policy.factor) or not 1 <= policy.factor <= FACTOR_MAX:  # 0.5 would shrink pauses
         raise Invalid("invalid_request", f"retry.factor is {policy.factor}.", remedy="Give a number from 1 to 1,000.")
 
 
 def _name(field: str, value: str) -> None:
     """Names are shown to people and put into indexes: short, not empty, without control characters."""
+    if value in _GOOD_NAMES:
+        return
     if value and len(value) <= limits.NAME_BYTES_MAX and value.isascii() and value.isprintable():
+        if len(_GOOD_NAMES) < GOOD_NAMES_MAX:
+            _GOOD_NAMES.add(value)
         return
     if not value:
         raise Invalid("invalid_request", f"{field} is empty.", remedy=f"Give {field} a name.")
