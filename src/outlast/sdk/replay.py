@@ -19,6 +19,7 @@ from outlast.sdk.converter import Converter
 from outlast.sdk.definition import WorkflowDefinition
 from outlast.sdk.errors import HistoryGap, HoldsRun, Nondeterminism
 from outlast.sdk.failures import exception_of, failure_of
+from outlast.sdk.harmless import proof_of
 from outlast.sdk.loop import Abandoned, Task, TimerHandle
 from outlast.sdk.matching import COMMAND_EVENTS, Recorded, disagreement, optional, reordered, same
 from outlast.sdk.operations import ActivityFuture, Received
@@ -59,6 +60,8 @@ class WorkflowRun(Verbs):
         self._pending: list[Recorded] = []
         self._main: Task | None = None
         self._build = ""
+        # What a converter of the user's gives is not known, so nothing can be proved of code that handles it.
+        self._proof = proof_of(definition) if type(converter) is Converter else None
         self._context = contextvars.Context()
         self._context.run(CURRENT.set, self)
 
@@ -209,12 +212,16 @@ class WorkflowRun(Verbs):
         loop.let_go()
         return self._taken()
 
-    def _run_code(self) -> None:
-        """Run the user's code until it waits. What it calls is watched unless this is a replay; our own code is not."""
-        self.watching = not self.replaying and guard.watch()
+    def _run_code(self, *, asking: bool = True) -> None:
+        """Run the user's code until it waits; ``asking`` whether what it waits for holds now.
+
+        What it calls is watched, unless this is a replay or it is proved to be harmless; our own code is not.
+        """
+        proof = self._proof
+        self.watching = not self.replaying and (proof is None or not proof.holds()) and guard.watch()
         try:
             self.loop.run_ready()
-            if self.conditions:
+            if asking and self.conditions:
                 self.look_again()
         finally:
             if self.watching:
@@ -384,7 +391,7 @@ class WorkflowRun(Verbs):
         if future.absorbing:
             # The activity ended in spite of the cancel. Its result has gone to the code; the cancel follows at the
             # code's next wait, so that neither is lost.
-            self.loop.run_ready()
+            self._run_code(asking=False)
             self.cancel_main()
 
     def on_activity_failed(self, _event_id: int, event: Any) -> None:
@@ -393,7 +400,7 @@ class WorkflowRun(Verbs):
             error = exception_of(event.failure, task=future.definition.name)
             future.set_exception(error)
             if future.absorbing:
-                self.loop.run_ready()
+                self._run_code(asking=False)
                 self.cancel_main()
 
     def on_activity_canceled(self, _event_id: int, event: events.ActivityTaskCanceled) -> None:
