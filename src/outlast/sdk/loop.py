@@ -255,6 +255,11 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             self._generators = [kept for kept in self._generators if kept.ag_frame is not None]
             self._keep_at = 2 * len(self._generators) + PRUNE_FROM
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is left that ``dispose`` would have to end."""
+        return not self._ready and not self._generators and all(task.done() for task in self.tasks)
+
     def dispose(self) -> None:
         """End all tasks without a word. What their ``finally`` blocks ask for is refused by the closed run."""
         self._closed = True
@@ -283,15 +288,30 @@ class Entered:
         self._task = None
         if self._before is not None and _swap_current_task is not None:
             self._task = _swap_current_task(self._before, None)
-        self._hooks = sys.get_asyncgen_hooks()
-        sys.set_asyncgen_hooks(firstiter=self._loop.keep_generator, finalizer=None)
+        hooks = sys.get_asyncgen_hooks()
+        self._hooks = None
+        if hooks.firstiter is not _keep_generator or hooks.finalizer is not None:
+            self._hooks = hooks
+            keep_generators()
         asyncio._set_running_loop(self._loop)  # noqa: SLF001
 
     def __exit__(self, *error: object) -> None:
         asyncio._set_running_loop(self._before)  # noqa: SLF001
-        sys.set_asyncgen_hooks(*self._hooks)
+        if self._hooks is not None:
+            sys.set_asyncgen_hooks(*self._hooks)
         if self._task is not None and _swap_current_task is not None:
             _swap_current_task(self._before, self._task)
+
+
+def keep_generators() -> None:
+    """Have this thread's runs keep the asynchronous generators they start. A thread of runs alone does it once."""
+    sys.set_asyncgen_hooks(firstiter=_keep_generator, finalizer=None)
+
+
+def _keep_generator(generator: Any) -> None:
+    loop = asyncio._get_running_loop()  # noqa: SLF001
+    if type(loop) is WorkflowLoop:
+        loop.keep_generator(generator)
 
 
 def _end(close: Callable[[], object]) -> None:

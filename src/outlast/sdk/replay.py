@@ -110,8 +110,11 @@ class WorkflowRun(Verbs):
             return
         self.disposed = True
         self.replaying = True
-        with self.loop.enter():
-            self._context.run(self.loop.dispose)
+        if self.loop.at_rest:
+            self.loop.dispose()
+        else:
+            with self.loop.enter():
+                self._context.run(self.loop.dispose)
         self.timers.clear()
         self.activities.clear()
         self.conditions.clear()

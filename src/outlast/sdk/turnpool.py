@@ -12,6 +12,7 @@ from outlast.core.replies import WorkflowTask
 from outlast.sdk.backlog import Backlog
 from outlast.sdk.converter import Converter
 from outlast.sdk.definition import WorkflowDefinition
+from outlast.sdk.loop import keep_generators
 from outlast.sdk.pool import Hands
 from outlast.sdk.replay import Turn, WorkflowRun
 
@@ -96,7 +97,7 @@ class TurnPool:
         self._finished = finished
         self._hands = hands
         self._backlog: Backlog[TurnInHand | WorkflowRun | None] = Backlog()
-        self._waiting: dict[int, TurnInHand] = {}  # submitted and not ended, by id()
+        self._waiting: dict[TurnInHand, None] = {}  # submitted and not ended
         self._counting = threading.Lock()
         self._threads = 0  # that are not stuck
         self._crowded_since = 0.0
@@ -109,7 +110,7 @@ class TurnPool:
     def submit(self, items: Sequence[TurnInHand]) -> None:
         """Have ``items`` executed. From the worker's loop."""
         for item in items:
-            self._waiting[id(item)] = item
+            self._waiting[item] = None
         self._backlog.put(items)
         if not self._threads:
             self._add_thread()
@@ -122,9 +123,9 @@ class TurnPool:
 
     def take_unstarted(self) -> list[TurnInHand]:
         """Return the items that have not begun, which will not begin any more."""
-        items = [item for item in list(self._waiting.values()) if item.claim()]
+        items = [item for item in list(self._waiting) if item.claim()]
         for item in items:
-            self._waiting.pop(id(item), None)
+            self._waiting.pop(item, None)
             if item.run is not None:
                 self._backlog.put((item.run,))
         return items
@@ -134,13 +135,13 @@ class TurnPool:
         stuck: list[tuple[TurnInHand, str]] = []
         running = 0
         waiting = False
-        for item in list(self._waiting.values()):
+        for item in list(self._waiting):
             if not item.started_at:
                 waiting = True
             elif now - item.started_at <= item.limit:
                 running += 1
             elif item.settle():
-                self._waiting.pop(id(item), None)
+                self._waiting.pop(item, None)
                 stuck.append((item, _stack_of(item.thread)))
                 if item.run is not None:
                     item.run.abandon()  # code that only loops over awaits lets go of its thread then
@@ -172,6 +173,7 @@ class TurnPool:
     def _work(self) -> None:
         take, finished, hands = self._backlog.take, self._finished, self._hands
         ident = threading.get_ident()
+        keep_generators()
         while True:
             item = take()
             if item is None:
@@ -193,7 +195,7 @@ class TurnPool:
                 with self._counting:
                     self.leaked -= 1
                 return
-            self._waiting.pop(id(item), None)
+            self._waiting.pop(item, None)
             finished.append(item)
             hands.call()
             del item
