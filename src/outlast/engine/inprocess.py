@@ -162,16 +162,21 @@ class InProcessTransport:
 
     async def call(self, request: Request, *, timeout: float | None = None) -> Reply:
         """Send ``request`` and return its reply, as the Transport protocol says."""
-        loop = asyncio.get_running_loop()
-        port = self._ports.get(id(loop))
-        if port is None or port.loop is not loop:
-            port = self._open_port(loop)
+        port = self._port()
         reply = await self._once(port, request, timeout)
         if isinstance(reply, Refused):
             if send_again(request, reply) and reply.retryable:
                 return await self._again(port, request, reply, timeout)
             raise exception_of(reply)
         return reply
+
+    def ask(self, request: Request) -> _Call:
+        """Send ``request`` once; the future of what is returned will hold the reply, which may be Refused."""
+        return self._port().ask(request)
+
+    def forget(self, call: _Call) -> None:
+        """Say that nobody waits for the reply to ``call``. From any thread."""
+        call.port.forget(call)
 
     async def _once(self, port: _Port, request: Request, timeout: float | None) -> Reply:
         call = port.ask(request)
@@ -242,6 +247,11 @@ class InProcessTransport:
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(reading, loop))
         except StoreError as error:
             raise Unavailable(error.code, error.fact, remedy=error.remedy) from error
+
+    def _port(self) -> _Port:
+        loop = asyncio.get_running_loop()
+        port = self._ports.get(id(loop))
+        return port if port is not None and port.loop is loop else self._open_port(loop)
 
     def _open_port(self, loop: asyncio.AbstractEventLoop) -> _Port:
         for key, port in list(self._ports.items()):

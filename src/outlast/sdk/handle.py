@@ -24,6 +24,7 @@ from outlast.core.replies import (
     WorkflowInfo,
     WorkflowOutcome,
 )
+from outlast.sdk.ahead import Ahead
 from outlast.sdk.client import Client, mint, seconds
 from outlast.sdk.durations import Duration
 from outlast.sdk.outcomes import task_error, workflow_error
@@ -52,12 +53,23 @@ class Handle(Protocol[R_co]):
 class TaskHandle(Generic[R]):
     """A standalone task that is durable already. It holds nothing open and may be thrown away."""
 
-    __slots__ = ("_connect", "_result_type", "id")
+    __slots__ = ("_ahead", "_connect", "_place", "_result_type", "id")
 
-    def __init__(self, id: str, connect: Callable[[], Client], result_type: Any = Any) -> None:
+    def __init__(
+        self,
+        id: str,
+        connect: Callable[[], Client],
+        result_type: Any = Any,
+        *,
+        ahead: Ahead | None = None,
+        place: int = 0,
+    ) -> None:
+        """``ahead`` has the waits of the batch that the task came in, there at ``place``."""
         self.id = id
         self._connect = connect
         self._result_type = result_type
+        self._ahead = ahead
+        self._place = place
 
     def __repr__(self) -> str:
         return f"<task {self.id}>"
@@ -71,10 +83,13 @@ class TaskHandle(Generic[R]):
         """
         client = self._connect()
         limit = seconds(timeout)
-        try:
-            reply = client.ask(AwaitTask(task_id=self.id), TaskOutcomeReply, instead="handle.aresult()", timeout=limit)
-        except Refusal as error:
-            raise _late(error, f"Task {self.id}", limit) from None
+        client.portal.check("handle.aresult()", blocking=True)
+        reply = None if self._ahead is None else self._ahead.ready(self._place)
+        if not isinstance(reply, TaskOutcomeReply):
+            try:
+                reply = client.portal.run(self._ended(client, limit), instead="handle.aresult()")
+            except (Refusal, TimeoutError) as error:
+                raise _late(error, f"Task {self.id}", limit) from None
         return self._read(reply, client)
 
     async def aresult(self, timeout: Duration | None = None) -> R:
@@ -82,12 +97,19 @@ class TaskHandle(Generic[R]):
         client = self._connect()
         limit = seconds(timeout)
         try:
-            reply = await client.aask(
-                AwaitTask(task_id=self.id), TaskOutcomeReply, instead="handle.aresult()", timeout=limit
-            )
-        except Refusal as error:
+            reply = await client.arun(self._ended(client, limit), instead="handle.aresult()")
+        except (Refusal, TimeoutError) as error:
             raise _late(error, f"Task {self.id}", limit) from None
         return self._read(reply, client)
+
+    async def _ended(self, client: Client, limit: float | None) -> TaskOutcomeReply:
+        began = time.monotonic()
+        if self._ahead is not None:
+            reply = await self._ahead.reply(self._place, client, limit)
+            if isinstance(reply, TaskOutcomeReply):
+                return reply
+        left = None if limit is None else max(0.0, began + limit - time.monotonic())
+        return await client.send(AwaitTask(task_id=self.id), TaskOutcomeReply, left)
 
     def cancel(self, reason: str = "") -> bool:
         """Ask the task to stop. Return False when it had ended or was asked before."""
@@ -121,13 +143,25 @@ class TaskHandle(Generic[R]):
 class WorkflowHandle(Generic[R]):
     """A run of a workflow, or, without ``run_id``, whichever run of its workflow id is open or was the last."""
 
-    __slots__ = ("_connect", "_result_type", "id", "run_id")
+    __slots__ = ("_ahead", "_connect", "_place", "_result_type", "id", "run_id")
 
-    def __init__(self, id: str, run_id: str, connect: Callable[[], Client], result_type: Any = Any) -> None:
+    def __init__(
+        self,
+        id: str,
+        run_id: str,
+        connect: Callable[[], Client],
+        result_type: Any = Any,
+        *,
+        ahead: Ahead | None = None,
+        place: int = 0,
+    ) -> None:
+        """``ahead`` has the waits of the batch that the run came in, there at ``place``."""
         self.id = id
         self.run_id = run_id
         self._connect = connect
         self._result_type = result_type
+        self._ahead = ahead
+        self._place = place
 
     def __repr__(self) -> str:
         return f"<workflow {self.id} run {self.run_id}>" if self.run_id else f"<workflow {self.id}>"
@@ -141,23 +175,37 @@ class WorkflowHandle(Generic[R]):
         """
         client = self._connect()
         limit = seconds(timeout)
-        work = _closed(client, self.id, self.run_id, limit)
-        try:
-            reply = client.portal.run(work, instead="handle.aresult()")
-        except Refusal as error:
-            raise _late(error, f"Workflow {self.id}", limit) from None
+        client.portal.check("handle.aresult()", blocking=True)
+        reply = None if self._ahead is None else self._ahead.ready(self._place)
+        if not isinstance(reply, WorkflowOutcome) or reply.new_run_id:
+            try:
+                reply = client.portal.run(self._closed(client, limit), instead="handle.aresult()")
+            except (Refusal, TimeoutError) as error:
+                raise _late(error, f"Workflow {self.id}", limit) from None
         return self._read(reply, client)
 
     async def aresult(self, timeout: Duration | None = None) -> R:
         """As ``result``, without blocking the loop."""
         client = self._connect()
         limit = seconds(timeout)
-        work = _closed(client, self.id, self.run_id, limit)
         try:
-            reply = await client.arun(work, instead="handle.aresult()")
-        except Refusal as error:
+            reply = await client.arun(self._closed(client, limit), instead="handle.aresult()")
+        except (Refusal, TimeoutError) as error:
             raise _late(error, f"Workflow {self.id}", limit) from None
         return self._read(reply, client)
+
+    async def _closed(self, client: Client, limit: float | None) -> WorkflowOutcome:
+        """Return how the last run of a chain ended, having waited for each; on the client's loop."""
+        ends = None if limit is None else time.monotonic() + limit
+        reply = None if self._ahead is None else await self._ahead.reply(self._place, client, limit)
+        run_id = self.run_id
+        while True:
+            if not isinstance(reply, WorkflowOutcome):
+                left = None if ends is None else max(0.0, ends - time.monotonic())
+                reply = await client.send(AwaitWorkflow(workflow_id=self.id, run_id=run_id), WorkflowOutcome, left)
+            if not reply.new_run_id:
+                return reply
+            run_id, reply = reply.new_run_id, None
 
     def signal(self, signal: Signal[S], value: S) -> None:
         """Send ``value``; it is durable when this returns."""
@@ -228,18 +276,17 @@ class WorkflowHandle(Generic[R]):
         return value
 
 
-async def _closed(client: Client, workflow_id: str, run_id: str, limit: float | None) -> WorkflowOutcome:
-    """Return how the last run of a chain ended, having waited for each; on the client's loop."""
-    ends = None if limit is None else time.monotonic() + limit
-    while True:
-        left = None if ends is None else max(0.0, ends - time.monotonic())
-        reply = await client.send(AwaitWorkflow(workflow_id=workflow_id, run_id=run_id), WorkflowOutcome, left)
-        if not reply.new_run_id:
-            return reply
-        run_id = reply.new_run_id
+def task_wait(id: str) -> AwaitTask:
+    """Return the wait for a task by its id."""
+    return AwaitTask(task_id=id)
 
 
-def _late(error: Refusal, what: str, limit: float | None) -> Exception:
-    if error.code != "timeout":
+def workflow_wait(ids: tuple[str, str]) -> AwaitWorkflow:
+    """Return the wait for a run by its workflow id and its own."""
+    return AwaitWorkflow(workflow_id=ids[0], run_id=ids[1])
+
+
+def _late(error: Refusal | TimeoutError, what: str, limit: float | None) -> Exception:
+    if isinstance(error, Refusal) and error.code != "timeout":
         return error
     return TimeoutError(f"{what} has not ended within {limit:g} s; it goes on." if limit is not None else str(error))

@@ -51,9 +51,9 @@ class Portal:
             future.cancel()
             raise
 
-    def check(self) -> None:
-        """Refuse a call that may not be made here, or for which there is nothing any more; raises as ``arun`` does."""
-        self._check("", blocking=False)
+    def check(self, instead: str = "", *, blocking: bool = False) -> None:
+        """Refuse a call that may not be made here, or for which there is nothing any more; raises as ``run`` and ``arun``."""
+        self._check(instead, blocking=blocking)
 
     async def arun(self, work: Coroutine[Any, Any, R], *, instead: str) -> R:
         """Run ``work`` on the loop and return what it returns, without blocking the loop of the caller."""

@@ -13,12 +13,13 @@ from outlast.core.payload import Payloads, size_of
 from outlast.core.replies import Refused, TaskEnqueuedReply, TasksEnqueued
 from outlast.protocol.errors import exception_of
 from outlast.sdk import guard
+from outlast.sdk.ahead import Ahead
 from outlast.sdk.client import Client, Home, mint
 from outlast.sdk.context import TaskContext
 from outlast.sdk.converter import Converter
 from outlast.sdk.declare import check_function, check_name, place_of, read_parameters
 from outlast.sdk.definition import TaskDefinition, TaskOptions
-from outlast.sdk.handle import TaskHandle
+from outlast.sdk.handle import TaskHandle, task_wait
 from outlast.sdk.misuse import BadDeclaration, Blocked, Misuse, NotYet
 from outlast.sdk.options import TaskDeclaration, TaskUsing, task_options, unknown
 from outlast.sdk.registry import Owner
@@ -230,12 +231,15 @@ class Task(Generic[P, R]):
     def _handles(self, replies: list[TaskEnqueuedReply | Refused]) -> list[TaskHandle[R]]:
         handles: dict[int, TaskHandle[R]] = {}
         refused: dict[int, Refused] = {}
+        ids: list[str] = []
+        ahead = Ahead(ids, task_wait)
         connect, result_type = self.owner.connect, self.definition.parameters.result
         for place, reply in enumerate(replies):
             if isinstance(reply, Refused):
                 refused[place] = reply
             else:
-                handles[place] = TaskHandle(reply.task_id, connect, result_type)
+                handles[place] = TaskHandle(reply.task_id, connect, result_type, ahead=ahead, place=len(ids))
+                ids.append(reply.task_id)
         if refused and not handles and len(replies) == 1:
             raise exception_of(refused[0])
         if refused:

@@ -9,10 +9,11 @@ from outlast.core.inputs import IfClosed, IfOpen, StartWorkflow, StartWorkflows
 from outlast.core.limits import BATCH_ITEMS_MAX, PAYLOAD_INLINE_BYTES_MAX
 from outlast.core.payload import Payloads, size_of
 from outlast.core.replies import Refused, WorkflowsStarted, WorkflowStarted
+from outlast.sdk.ahead import Ahead
 from outlast.sdk.client import Client, Home, mint
 from outlast.sdk.declare import check_function, check_name, place_of, read_parameters
 from outlast.sdk.definition import WorkflowDefinition, WorkflowOptions
-from outlast.sdk.handle import WorkflowHandle
+from outlast.sdk.handle import WorkflowHandle, workflow_wait
 from outlast.sdk.misuse import BadDeclaration, Misuse, NotYet
 from outlast.sdk.options import WorkflowDeclaration, WorkflowUsing, workflow_options
 from outlast.sdk.registry import Owner
@@ -194,12 +195,17 @@ class Workflow(Generic[P, R]):
     def _handles(self, replies: list[WorkflowStarted | Refused]) -> list[WorkflowHandle[R]]:
         handles: dict[int, WorkflowHandle[R]] = {}
         refused: dict[int, Refused] = {}
+        ids: list[tuple[str, str]] = []
+        ahead = Ahead(ids, workflow_wait)
         connect, result_type = self.owner.connect, self.definition.parameters.result
         for place, reply in enumerate(replies):
             if isinstance(reply, Refused):
                 refused[place] = reply
-            else:
-                handles[place] = WorkflowHandle(reply.workflow_id, reply.run_id, connect, result_type)
+                continue
+            handles[place] = WorkflowHandle(
+                reply.workflow_id, reply.run_id, connect, result_type, ahead=ahead, place=len(ids)
+            )
+            ids.append((reply.workflow_id, reply.run_id))
         if refused:
             raise SomeRefused(handles, refused)
         return list(handles.values())
