@@ -71,6 +71,17 @@ RUN_BY_ID: Final = f"SELECT {RUN} FROM runs WHERE run_id = ?"
 RUN_BY_WORKFLOW: Final = (
     f"SELECT {RUN} FROM runs WHERE namespace = ? AND workflow_id = ? ORDER BY opened_no DESC LIMIT 1"
 )
+# Of many keys at once: a JSON array of ids, or of arrays. The keys come first, so that their order is that of the rows.
+_IDS: Final = "(SELECT value AS wanted FROM json_each(?))"
+_KEYS: Final = (
+    "(SELECT value ->> 0 AS wanted_namespace, value ->> 1 AS wanted_scope, value ->> 2 AS wanted_key FROM json_each(?))"
+)
+RUNS_BY_ID: Final = f"SELECT {RUN} FROM {_IDS} CROSS JOIN runs ON run_id = wanted"
+TASKS_BY_ID: Final = f"SELECT {TASK} FROM {_IDS} CROSS JOIN tasks ON task_id = wanted"
+DEDUP_BY_KEYS: Final = (
+    f"SELECT namespace, scope, key, id, fingerprint, expires_at, period FROM {_KEYS} "
+    "CROSS JOIN dedup ON namespace = wanted_namespace AND scope = wanted_scope AND key = wanted_key"
+)
 PARKED_OF_RUN: Final = "SELECT run_id, n, blob FROM parked WHERE run_id = ? ORDER BY n"
 TASK_BY_ID: Final = f"SELECT {TASK} FROM tasks WHERE task_id = ?"
 DEDUP_BY_KEY: Final = (

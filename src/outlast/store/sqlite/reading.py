@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 import msgspec
 
@@ -27,6 +27,8 @@ from outlast.store.base import RunFilter, TaskFilter
 from outlast.store.compression import unpack
 from outlast.store.sqlite import queries
 from outlast.store.sqlite.connection import Connection
+
+MANY_KEYS: Final = 4  # from so many on, one statement for all of them is cheaper
 
 
 def load(connection: Connection, wanted: Load) -> Page:
@@ -118,22 +120,39 @@ def _where(namespace: str, conditions: dict[str, str]) -> tuple[str, list[Any]]:
 
 
 def _load_keys(connection: Connection, wanted: LoadKeys) -> Page:
-    execute = connection.execute
+    if not wanted.workflows and not wanted.runs and not (wanted.tasks and wanted.dedup):
+        return _load_found(connection, wanted)  # one statement sees one commit by itself
     with _one_state(connection):
-        runs: dict[str, tuple[Any, ...]] = {}
-        for key in wanted.workflows:
-            for row in execute(queries.RUN_BY_WORKFLOW, key):
-                runs[row[2]] = row
-        for run_id in wanted.runs:
-            if run_id not in runs:
-                for row in execute(queries.RUN_BY_ID, (run_id,)):
-                    runs[run_id] = row
-        page = _with_parked(connection, msgspec.convert(list(runs.values()), list[RunRow]))
-        tasks = [row for task_id in dict.fromkeys(wanted.tasks) for row in execute(queries.TASK_BY_ID, (task_id,))]
-        dedup = [row for key in dict.fromkeys(wanted.dedup) for row in execute(queries.DEDUP_BY_KEY, key)]
+        return _load_found(connection, wanted)
+
+
+def _load_found(connection: Connection, wanted: LoadKeys) -> Page:
+    runs: dict[str, tuple[Any, ...]] = {}
+    for key in wanted.workflows:
+        for row in connection.execute(queries.RUN_BY_WORKFLOW, key):
+            runs[row[2]] = row
+    others = [run_id for run_id in wanted.runs if run_id not in runs]
+    for row in _found(connection, queries.RUN_BY_ID, queries.RUNS_BY_ID, others):
+        runs[row[2]] = row
+    page = _with_parked(connection, msgspec.convert(list(runs.values()), list[RunRow]))
+    tasks = _found(connection, queries.TASK_BY_ID, queries.TASKS_BY_ID, wanted.tasks)
+    dedup = _found(connection, queries.DEDUP_BY_KEY, queries.DEDUP_BY_KEYS, wanted.dedup)
     page.tasks = msgspec.convert(tasks, list[TaskRow])
     page.dedup = msgspec.convert(dedup, list[DedupRow])
     return page
+
+
+def _found(connection: Connection, one: str, many: str, keys: Sequence[str | tuple[str, ...]]) -> list[Any]:
+    """Return the rows of ``keys``, by one statement for all of them where there are several."""
+    keys = list(dict.fromkeys(keys))
+    if len(keys) >= MANY_KEYS:
+        listed = msgspec.json.encode(keys).decode()
+        if "\\u0000" not in listed:  # SQLite ends a text in JSON there
+            return _rows(connection, many, (listed,))
+    rows: list[Any] = []
+    for key in keys:
+        rows += _rows(connection, one, (key,) if isinstance(key, str) else key)
+    return rows
 
 
 def _with_parked(connection: Connection, runs: list[RunRow]) -> Page:
