@@ -1,6 +1,7 @@
 """Where workflow code waits: the user's line for each open operation, read off the tasks' coroutines at a turn's end."""
 
 import asyncio
+from functools import lru_cache
 from typing import Any, Final
 
 from outlast.sdk.failures import is_user_file
@@ -12,6 +13,10 @@ PLACES_MAX: Final = 100  # enough to read; a turn of a wide fan-out must not cos
 
 def places_of(run: Verbs) -> dict[str, str]:
     """Return "activity:1", "timer:2", "signal:name", "condition:1" → "file:line" of the user's frame that waits."""
+    if len(run.loop.tasks) == 1:  # most code waits for one thing at a time
+        waiting = waiting_for(run.loop.tasks[0])
+        if type(waiting) is ActivityFuture and run.activities.get(waiting.scheduled_event_id) is waiting:
+            return {f"activity:{waiting.activity_id}": _line_of(run.loop.tasks[0].get_coro())}
     names = _names(run)
     lines: dict[int, str] = {}  # of a task, by its id, for what it waits for through others
     places: dict[str, str] = {}
@@ -60,13 +65,19 @@ def _reached(future: Any) -> list[Any]:
     return [future, *children] if children and not isinstance(future, ActivityFuture) else [future]
 
 
+@lru_cache(maxsize=4096)
+def _is_users(file: str) -> bool:
+    return is_user_file(file)
+
+
 def _line_of(coroutine: Any) -> str:
     place = ""
     while coroutine is not None:
         frame = getattr(coroutine, "cr_frame", None)
         if frame is None:
             break
-        if is_user_file(frame.f_code.co_filename):
-            place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        file = frame.f_code.co_filename
+        if _is_users(file):
+            place = f"{file}:{frame.f_lineno}"
         coroutine = getattr(coroutine, "cr_await", None)
     return place

@@ -7,10 +7,10 @@ follow the WorkflowTaskCompleted. Only the commands of the last turn, which noth
 """
 
 import contextvars
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
+
+import msgspec
 
 from outlast.core import commands, events
 from outlast.core.replies import WorkflowTask
@@ -29,8 +29,7 @@ from outlast.sdk.runtime import CURRENT
 from outlast.sdk.verbs import Verbs
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(msgspec.Struct, frozen=True):
     """What one turn asks for. ``places`` says where the code waits: "activity:1", "timer:2", "signal:name" → "file:line"."""
 
     commands: tuple[commands.Command, ...]
@@ -40,6 +39,11 @@ class Turn:
 
 class WorkflowRun(Verbs):
     """One run in memory. Not for two threads at once; any thread may take the next turn."""
+
+    next_event_id: int = 1  # the first event that was not seen yet
+    closed: bool = False
+    _main: Task | None = None
+    _build: str = ""
 
     def __init__(
         self,
@@ -53,13 +57,9 @@ class WorkflowRun(Verbs):
     ) -> None:
         guard.install()
         super().__init__(definition, converter, namespace=namespace, workflow_id=workflow_id, run_id=run_id)
-        self.next_event_id = 1  # the first event that was not seen yet
-        self.closed = False
-        self.disposed = False
-        self._traced: list[str] | None = [] if tracing else None
+        if tracing:
+            self._traced = []
         self._pending: list[Recorded] = []
-        self._main: Task | None = None
-        self._build = ""
         # What a converter of the user's gives is not known, so nothing can be proved of code that handles it.
         self._proof = proof_of(definition) if type(converter) is Converter else None
         self._context = contextvars.Context()
@@ -166,13 +166,15 @@ class WorkflowRun(Verbs):
         recorded: list[Recorded],
     ) -> None:
         self.replaying = True
-        self.markers = deque(event for _, event in recorded if type(event) is events.MarkerRecorded)
+        self.markers = [
+            cast("events.MarkerRecorded", event) for _, event in recorded if type(event) is events.MarkerRecorded
+        ]
         issued = self._run_turn(pending, event_id, at, started)
         self._check(issued, recorded, event_id + 2)
 
     def _live_turn(self, pending: list[Recorded], event_id: int, at: int, started: events.WorkflowTaskStarted) -> Turn:
         self.replaying = False
-        self.markers = deque()
+        self.markers = []
         issued = self._run_turn(pending, event_id, at, started)
         # Each command becomes one event; they follow the completion, which follows the started event.
         first = event_id + 2
@@ -342,7 +344,7 @@ class WorkflowRun(Verbs):
         try:
             args, kwargs = self.converter.payloads_to_arguments(self.definition.parameters, event.input)
             coroutine = self.definition.function(*args, **kwargs)
-            self._main = self.loop.create_task(coroutine, name="main")
+            self._main = self.loop.start(coroutine, name="main")
         except Exception as error:  # the stored input does not fit the code: hold the run, do not lose it
             raise turn_failure(error) from error
 

@@ -8,7 +8,6 @@ import logging
 import random
 import sys
 import uuid
-from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from types import FrameType
@@ -35,6 +34,29 @@ UUID_SALT: Final = "\x1fuuid"  # so that drawing an id does not move the numbers
 class Verbs:
     """The state of a run that its code can see or ask for."""
 
+    # What a run begins with: its own only once it is another, as a run should be quick to make.
+    attempt: int = 1
+    queue: str = ""
+    started_ns: int = 0
+    now_ns: int = 0
+    replaying: bool = True
+    watching: bool = False  # calls on this thread are watched by ``guard.watch``
+    history_length: int = 0
+    suggest_continue_as_new: bool = False
+    violation: HoldsRun | None = None
+    cancel_requested: bool = False
+    cancel_waiting: bool = False
+    shields: int = 0
+    disposed: bool = False
+    turn_events: Sequence[tuple[int, Any]] = ()
+    _ended_now: set[str | int] | None = None
+    _activities_made: int = 0
+    _timers_made: int = 0
+    _detached_made: int = 0
+    _random: random.Random | None = None
+    _uuids: random.Random | None = None
+    _traced: list[str] | None = None
+
     def __init__(
         self, definition: WorkflowDefinition, converter: Converter, *, namespace: str, workflow_id: str, run_id: str
     ) -> None:
@@ -44,21 +66,8 @@ class Verbs:
         self.workflow_id = workflow_id
         self.run_id = run_id
         self.original_run_id = run_id
-        self.attempt = 1
-        self.queue = ""
         self.tags: dict[str, str] = {}
         self.memo: dict[str, Payload] = {}
-        self.started_ns = 0
-        self.now_ns = 0
-        self.replaying = True
-        self.watching = False  # calls on this thread are watched by ``guard.watch``
-        self.history_length = 0
-        self.suggest_continue_as_new = False
-        self.violation: HoldsRun | None = None
-        self.cancel_requested = False
-        self.cancel_waiting = False
-        self.shields = 0
-        self.disposed = False
 
         self.loop = loop_of(self)
         self.issued: list[commands.Command | None] = []
@@ -69,16 +78,8 @@ class Verbs:
         self.timers: dict[str, TimerHandle] = {}
         self.conditions: list[Condition] = []
         self.mailboxes: dict[str, Mailbox] = {}
-        self.markers: deque[MarkerRecorded] = deque()  # recorded by the turn that is replayed
-        self.turn_events: Sequence[tuple[int, Any]] = ()
-        self._ended_now: set[str | int] | None = None
+        self.markers: list[MarkerRecorded] = []  # recorded by the turn that is replayed
         self._patches: dict[str, bool] = {}
-        self._activities_made = 0
-        self._timers_made = 0
-        self._detached_made = 0
-        self._random: random.Random | None = None
-        self._uuids: random.Random | None = None
-        self._traced: list[str] | None = None
 
     def begin(self, event: WorkflowExecutionStarted) -> None:
         """Take over what the run was started with."""
