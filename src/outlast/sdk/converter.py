@@ -117,9 +117,13 @@ class Converter:
             NotSerializable, PayloadTooLarge: As ``to_payload``; paths begin with the parameter's name.
         """
         if not kwargs and not parameters.keyword_only and len(args) == len(parameters.names):
+            if len(args) == 1:
+                return (self.to_payload(args[0], path=parameters.names[0], declared=parameters.types[0]),)
             return tuple(
-                self.to_payload(value, path=name, declared=declared)
-                for value, name, declared in zip(args, parameters.names, parameters.types, strict=True)
+                [
+                    self.to_payload(value, path=name, declared=declared)
+                    for value, name, declared in zip(args, parameters.names, parameters.types, strict=True)
+                ]
             )
         positional, named = bind(parameters, args, kwargs)
         payloads = [self.to_payload(value, path=name, declared=declared) for value, name, declared in positional]
@@ -146,7 +150,9 @@ class Converter:
             parts = msgspec.json.decode(payloads[-1].data, type=dict[str, msgspec.Raw])
             named = {name: decode(bytes(raw), types_of.get(name, Any), path=name) for name, raw in parts.items()}
             payloads = payloads[:-1]
-        names = _positional(parameters)
+        names = parameters.names if not parameters.keyword_only else _positional(parameters)
+        if len(payloads) == 1 and len(names) == 1:
+            return (self.from_payload(payloads[0], parameters.types[0], path=names[0]),), named
         if len(payloads) > len(names) and not parameters.variadic:
             raise NotReadable(
                 f"{len(payloads)} arguments were recorded; the function now takes {len(names)}.",

@@ -166,9 +166,7 @@ class WorkflowRun(Verbs):
         recorded: list[Recorded],
     ) -> None:
         self.replaying = True
-        self.markers = [
-            cast("events.MarkerRecorded", event) for _, event in recorded if type(event) is events.MarkerRecorded
-        ]
+        self.markers = [event for _, event in recorded if type(event) is events.MarkerRecorded]
         issued = self._run_turn(pending, event_id, at, started)
         self._check(issued, recorded, event_id + 2)
 
