@@ -6,7 +6,7 @@ is none (a refusal, an engine that went away) is dropped, and the handle asks fo
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from outlast.core.inputs import Request
 from outlast.core.replies import Refused, Reply
@@ -68,9 +68,9 @@ class Ahead:
         Raises:
             TimeoutError: it has not come within ``timeout`` seconds.
         """
-        transport: Any = client.transport
-        if not hasattr(transport, "ask"):
+        if not hasattr(client.transport, "ask"):
             return None
+        transport = cast("Asks", client.transport)
         loop = asyncio.get_running_loop()
         if not self._under_way:
             self._loop, self._transport = loop, transport

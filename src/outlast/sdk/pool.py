@@ -1,19 +1,20 @@
 """Where handlers run: plain functions in threads, coroutines on a loop of their own. Never on the worker's loop."""
 
 import asyncio
-import functools
+import contextvars
 import sys
 import threading
 import traceback
+import types
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any, Final
 
-from outlast.core.inputs import TaskCanceled
 from outlast.sdk.attempt import Attempt
 from outlast.sdk.backlog import Backlog
 from outlast.sdk.portal import Portal
 
+TURN_MAX: Final = 0.005  # seconds for which attempts that never wait hold up the others on their loop
 LEAKED_MAX: Final = 32  # stuck threads that are replaced; beyond it a stuck one keeps its slot
 
 
@@ -96,6 +97,27 @@ class ThreadPool:
         self._threads.discard(threading.current_thread())
 
 
+@types.coroutine
+def _driven(attempt: Attempt, context: contextvars.Context, keep: Callable[[], None]) -> Generator[Any, Any, None]:
+    """Await the attempt in ``context``; ``keep`` is called before it waits for the first time."""
+    work, step = attempt.arun(), context.run
+    send, value = work.send, None
+    kept = False
+    while True:
+        try:
+            waited_for = step(send, value)
+        except StopIteration:
+            return
+        if not kept:
+            kept = True
+            keep()
+        try:
+            value = yield waited_for
+            send = work.send
+        except BaseException as error:  # noqa: BLE001 - a cancellation, as a rule: it is for the handler
+            send, value = work.throw, error
+
+
 class CoroutinePool:
     """A loop on a thread of its own for coroutines of users: one that blocks it does not hold up the worker."""
 
@@ -143,24 +165,46 @@ class CoroutinePool:
         if self._portal is not None:
             self._portal.close()
 
-    def _begin(self, attempts: list[Attempt]) -> None:
+    def _begin(self, attempts: Iterable[Attempt]) -> None:
+        """Run the attempts, in one task for as long as none of them waits.
+
+        A task costs as much as a short handler. An attempt that waits keeps the task to itself from then on, and those
+        behind it go on in a new one.
+        """
         loop = asyncio.get_running_loop()
-        for attempt in attempts:
+        behind = deque(attempts)
+        task = loop.create_task(self._run(behind, loop.time() + TURN_MAX), name="outlast-attempts")
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _run(self, waiting: deque[Attempt], until: float) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        while waiting:
+            attempt = waiting.popleft()
             if not attempt.claim():
                 continue
             attempt.started = True
-            task = loop.create_task(attempt.arun(), name=attempt.name)
             attempt.task = task
-            self._running.add(task)
-            task.add_done_callback(functools.partial(self._ended, attempt))
+            task.set_name(attempt.name)
+            own = False
 
-    def _ended(self, attempt: Attempt, task: "asyncio.Task[None]") -> None:
-        self._running.discard(task)
-        attempt.task = None
-        if attempt.outcome is None:  # cancelled before its first line
-            attempt.outcome = TaskCanceled()
-        self._finished.append(attempt)
-        self._hands.call()
+            def keep() -> None:
+                nonlocal own
+                own = True
+                if waiting:
+                    self._begin(waiting)
+
+            await _driven(attempt, contextvars.copy_context(), keep)
+            attempt.task = None
+            self._finished.append(attempt)
+            self._hands.call()
+            if own:
+                return
+            if waiting and (task.cancelling() or task.get_loop().time() > until):
+                # A cancellation that nobody took is this attempt's; and others on the loop want their turn.
+                self._begin(waiting)
+                return
 
     def _cancel(self, attempt: Attempt) -> None:
         if attempt.task is not None:
