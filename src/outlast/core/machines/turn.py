@@ -52,6 +52,8 @@ def decide(run: Run, commands: tuple[c.Command, ...], *, completed_id: int, now:
     """
     if len(commands) > limits.COMMANDS_MAX:
         _refuse(f"The turn has {len(commands)} commands; {limits.COMMANDS_MAX} are allowed.")
+    if len(commands) == 1 and isinstance(commands[0], ClosingCommand):
+        return Decided(closing=commands[0])  # the last turn of most runs
     state = run.state
     overlay = _Overlay(
         run,

@@ -55,11 +55,13 @@ def flush_parked(shard: Shard, run: Run, *, without_timers: set[str] | None = No
 
 
 def drop_parked(shard: Shard, run: Run) -> None:
-    """Forget the parked events and their rows."""
+    """Forget the parked events and their rows; the run is written with this batch in any case."""
+    shard.gather.touch_run(run)
+    if not run.parked:
+        return
     if run.parked_stored:
         shard.gather.unparked[run.run_id] = None
     run.parked = []
     run.parked_stored = 0
     run.state.parked_bytes = 0
     run.state.parked_count = 0
-    shard.gather.touch_run(run)

@@ -150,14 +150,14 @@ def _complete_one(
         decided = machine.decide(run, done.commands, completed_id=completed_id, now=shard.now)
         if isinstance(decided.closing, c.ContinueAsNew) and (not new_run_id or new_run_id in shard.runs):
             raise Invalid("bad_command", "A run that continues as new needs a fresh run id.", remedy="Mint one.")
-        taken = next((task_id for task_id, _ in decided.detached if task_id in shard.tasks), "")
+        taken = [task_id for task_id, _ in decided.detached if task_id in shard.tasks] if decided.detached else []
         if taken:
-            raise Invalid("bad_command", f"The task {taken} exists already.", remedy="Give each place once.")
+            raise Invalid("bad_command", f"The task {taken[0]} exists already.", remedy="Give each place once.")
     except Invalid as refusal:
         failure = Failure(kind=FailureKind.SERVER, type="BadCommand", message=refusal.fact)
         _fail(shard, run, cause="bad_command", failure=failure, identity=done.identity, build=done.build)
         return refused_turn(refusal.code, refusal.fact, remedy=refusal.remedy)
-    if decided.closing is not None and _has_unseen(run, decided.closing):
+    if run.parked and decided.closing is not None and _has_unseen(run, decided.closing):
         # Not a failure of the code: it is shown what it has not seen and may close then.
         _reoffer(shard, run)
         return refused_turn(
@@ -214,7 +214,7 @@ def _apply(
         _close(shard, run, decided.closing, completed_id=completed_id, new_run_id=new_run_id)
         return WorkflowTaskReply(last_event_id=run.next_event_id - 1)
     state.sticky_worker = worker if done.cached else ""
-    flushed = flush_parked(shard, run, without_timers=decided.unfire)
+    flushed = flush_parked(shard, run, without_timers=decided.unfire) if run.parked else []
     for scheduled_event_id in decided.cancel:
         _cancel_activity(shard, run, scheduled_event_id)
     if flushed or done.force_new or run.ready_at:
