@@ -122,3 +122,25 @@ def test_polls_are_served_in_the_order_in_which_they_came() -> None:
 
     assert first in world.answers
     assert second not in world.answers
+
+
+def test_a_poll_id_of_another_namespace_brings_none_of_its_leases() -> None:
+    world = World()
+    world.enqueue("t")
+    world.poll(poll_id="p")
+
+    stranger = i.Poll(poll_id="p", worker="one", queues=("default",), task_types=("job",), slots=1)
+    ticket = world.send(stranger, namespace="other")
+    world.pass_time(0.001)
+
+    assert world.answers[ticket] == replies.Work()
+
+
+def test_a_poll_id_of_another_worker_does_not_end_a_held_poll() -> None:
+    world = World()
+    mine = i.Poll(poll_id="p", worker="one", queues=("default",), task_types=("job",), slots=1, wait=10 * SECOND)
+    ticket = world.send(mine)
+
+    world.poll("two", poll_id="p")
+
+    assert ticket not in world.answers

@@ -413,8 +413,8 @@ def _counter_forgotten(patches: Patches) -> None:
 
 @_plant("a poll that is asked again gets other work beside what it has")
 def _poll_forgotten(patches: Patches) -> None:
-    def answer_again(shard: Any, poll: Any) -> None:
-        del shard, poll
+    def answer_again(shard: Any, key: Any, poll_id: Any) -> None:
+        del shard, key, poll_id
 
     patches.put(matching, "_answer_again", answer_again)
 

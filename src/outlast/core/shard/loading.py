@@ -17,7 +17,7 @@ from outlast.core.shard.histories import flush_parked
 from outlast.core.shard.needs import Key
 from outlast.core.shard.outputs import Ask
 from outlast.core.shard.runs import MADE_ID
-from outlast.core.shard.state import Shard
+from outlast.core.shard.state import Shard, poll_key
 from outlast.core.task import LEASED, Task
 from outlast.core.writes import (
     Load,
@@ -224,8 +224,9 @@ def adopt(shard: Shard, task: Task) -> Task:
     shard.tasks[task.task_id] = task
     if task.state is LEASED:
         holding.hold(shard, task)
-        task_ids, given = shard.poll_answers.get(task.status.poll_id, ([], []))
-        shard.poll_answers[task.status.poll_id] = ([*task_ids, task.task_id], given)
+        key = poll_key(task.namespace, task.worker, task.status.poll_id)
+        task_ids, given = shard.poll_answers.get(key, ([], []))
+        shard.poll_answers[key] = ([*task_ids, task.task_id], given)
     return task
 
 

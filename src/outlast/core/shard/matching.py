@@ -14,7 +14,7 @@ from outlast.core.run import Run
 from outlast.core.shard import attempts, offers, turns
 from outlast.core.shard.fairness import given_out
 from outlast.core.shard.readiness import put_in_window, window_of
-from outlast.core.shard.state import QueueName, Shard, WaitingPoll, WorkerSeen
+from outlast.core.shard.state import QueueName, Shard, WaitingPoll, WorkerSeen, poll_key
 from outlast.core.task import LEASED, Task
 
 HOST_QUIET = 10 * 1_000_000_000  # a worker that was to run a suspect task and does not poll so long is passed over
@@ -31,25 +31,26 @@ def hold(shard: Shard, poll: Poll, *, namespace: str, ticket: object) -> None:
         shard.answer(ticket, Work())
         return
     _note_types(shard, poll, namespace)
-    held = shard.poll_of.get(poll.poll_id)
+    key = poll_key(namespace, poll.worker, poll.poll_id)
+    held = shard.poll_of.get(key)
     if held is not None:
         # The caller asks again because it thinks the first request lost: that one gets an empty answer.
         drop(shard, held)
         shard.answer(held.ticket, Work())
-    elif poll.poll_id in shard.poll_answers:
-        again = _answer_again(shard, poll)
+    elif key in shard.poll_answers:
+        again = _answer_again(shard, key, poll.poll_id)
         if again is not None:
             shard.answer(ticket, again)
             return
     if len(shard.poll_of) >= shard.config.polls_max:
         raise Busy("busy", f"{shard.config.polls_max} polls are held.", remedy="Poll again a little later.")
     waiting = WaitingPoll(ticket, namespace, poll, shard.now + max(poll.wait, 0))
-    shard.poll_of[poll.poll_id] = waiting
+    shard.poll_of[key] = waiting
     seen.polls += 1
     for queue in poll.queues:
         shard.polls.setdefault((namespace, queue), deque()).append(waiting)
         shard.hot[namespace, queue] = None
-    shard.expire_at(waiting.until, "poll", poll.poll_id, 0)
+    shard.expire_at(waiting.until, "poll", key, 0)
 
 
 def _note_types(shard: Shard, poll: Poll, namespace: str) -> None:
@@ -65,7 +66,7 @@ def _note_types(shard: Shard, poll: Poll, namespace: str) -> None:
 
 def drop(shard: Shard, waiting: WaitingPoll) -> None:
     """Hold a poll no longer."""
-    shard.poll_of.pop(waiting.poll.poll_id, None)
+    shard.poll_of.pop(waiting.key, None)
     seen = shard.workers.get((waiting.namespace, waiting.poll.worker))
     if seen is not None:
         seen.polls = max(0, seen.polls - 1)
@@ -75,9 +76,9 @@ def drop(shard: Shard, waiting: WaitingPoll) -> None:
             held.remove(waiting)
 
 
-def end_wait(shard: Shard, poll_id: str) -> None:
+def end_wait(shard: Shard, key: str) -> None:
     """Answer a poll whose wait is over."""
-    waiting = shard.poll_of.get(poll_id)
+    waiting = shard.poll_of.get(key)
     if waiting is not None and waiting.until <= shard.now:
         drop(shard, waiting)
         shard.answer(waiting.ticket, Work())
@@ -101,7 +102,7 @@ def match(shard: Shard) -> None:
         hot, shard.hot = list(shard.hot), {}
         for queue in hot:
             for waiting in list(shard.polls.get(queue, ())):
-                if waiting.poll.poll_id in shard.poll_of:
+                if waiting.key in shard.poll_of:
                     _serve(shard, waiting)
 
 
@@ -120,7 +121,7 @@ def _serve(shard: Shard, waiting: WaitingPoll) -> None:
     if not leased and not work_turns:
         return
     drop(shard, waiting)
-    _remember(shard, poll, leased, work_turns)
+    _remember(shard, waiting.key, leased, work_turns)
     shard.answer(waiting.ticket, Work(tasks=tuple(leased), workflow_tasks=tuple(work_turns)))
 
 
@@ -266,8 +267,8 @@ def lease_of(shard: Shard, task: Task) -> TaskLease:
     )
 
 
-def _remember(shard: Shard, poll: Poll, leased: list[TaskLease], given: list[WorkflowTask]) -> None:
-    shard.poll_answers[poll.poll_id] = (
+def _remember(shard: Shard, key: str, leased: list[TaskLease], given: list[WorkflowTask]) -> None:
+    shard.poll_answers[key] = (
         [item.token.task_id for item in leased],
         [(item.token.run_id, item.token.dispatch) for item in given],
     )
@@ -275,15 +276,13 @@ def _remember(shard: Shard, poll: Poll, leased: list[TaskLease], given: list[Wor
         shard.poll_answers.popitem(last=False)
 
 
-def _answer_again(shard: Shard, poll: Poll) -> Work | None:
+def _answer_again(shard: Shard, key: str, poll_id: str) -> Work | None:
     """Return the same leases as before, those that still run; None when there are none: it is then a new poll."""
-    task_ids, given = shard.poll_answers[poll.poll_id]
+    task_ids, given = shard.poll_answers[key]
     leased = [
         lease_of(shard, task)
         for task_id in task_ids
-        if (task := shard.tasks.get(task_id)) is not None
-        and task.state is LEASED
-        and task.status.poll_id == poll.poll_id
+        if (task := shard.tasks.get(task_id)) is not None and task.state is LEASED and task.status.poll_id == poll_id
     ]
     work_turns = [
         turns.shown(shard, run, timeout=run.turn.deadline - run.turn.started_at)

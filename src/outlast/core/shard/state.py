@@ -22,6 +22,11 @@ TaskQueue = tuple[str, str, str]  # namespace, task queue, type
 WorkerName = tuple[str, str]  # namespace, name: names of one namespace say nothing in another
 
 
+def poll_key(namespace: str, worker: str, poll_id: str) -> str:
+    """Return what tells one poll from every other: its id is a worker's own, and says nothing to another's."""
+    return f"{namespace}\x1f{worker}\x1f{poll_id}"
+
+
 @dataclass(slots=True, eq=False)
 class WaitingPoll:
     """A worker's request for work that is held."""
@@ -30,6 +35,10 @@ class WaitingPoll:
     namespace: str
     poll: Poll
     until: int
+
+    @property
+    def key(self) -> str:
+        return poll_key(self.namespace, self.poll.worker, self.poll.poll_id)
 
 
 @dataclass(slots=True, frozen=True)
@@ -100,10 +109,10 @@ class Shard:
     )  # namespace, task queue, type, worker -> runs that wait for it
     recalled: dict[str, None] = field(default_factory=dict[str, None])  # runs on offer that must be read again
     polls: dict[QueueName, deque[WaitingPoll]] = field(default_factory=dict[QueueName, deque[WaitingPoll]])
-    poll_of: dict[str, WaitingPoll] = field(default_factory=dict[str, WaitingPoll])  # poll id -> held poll
+    poll_of: dict[str, WaitingPoll] = field(default_factory=dict[str, WaitingPoll])  # poll key -> held poll
     poll_answers: OrderedDict[str, tuple[list[str], list[tuple[str, int]]]] = field(
         default_factory=OrderedDict[str, tuple[list[str], list[tuple[str, int]]]]
-    )  # poll id -> leased tasks, (run, dispatch)
+    )  # poll key -> leased tasks, (run, dispatch)
     workers: OrderedDict[WorkerName, WorkerSeen] = field(default_factory=OrderedDict[WorkerName, WorkerSeen])
     types_seen: dict[TaskQueue, int] = field(default_factory=dict[TaskQueue, int])  # "w:" or "t:" type -> last polled
     dispatches: int = 0  # workflow tasks given out under this fence
