@@ -1,4 +1,4 @@
-"""Durable jobs and workflows in Python: acknowledged work survives anything.
+"""Durable tasks and workflows in Python: acknowledged work survives anything.
 
 The module is lazy: a name is loaded when it is first used, so that ``import outlast`` costs next to nothing.
 """

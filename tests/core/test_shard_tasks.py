@@ -51,6 +51,19 @@ def test_five_hundred_tasks_are_each_leased_once_by_twelve_workers() -> None:
     assert len(set(given)) == 500
 
 
+def test_tasks_given_out_are_given_to_nobody_else_when_the_owner_changes_half_way() -> None:
+    world = World()
+    for n in range(500):
+        world.enqueue(f"t{n}")
+    given = [lease.token.task_id for n in range(50) for lease in world.poll(f"worker-{n % 12}", slots=5).tasks]
+
+    world.restart()
+
+    given += [lease.token.task_id for n in range(70) for lease in world.poll(f"worker-{n % 12}", slots=5).tasks]
+    assert len(given) == 500
+    assert len(set(given)) == 500
+
+
 def test_an_attempt_leaves_one_row_when_it_ends() -> None:
     world = World()
     world.enqueue()

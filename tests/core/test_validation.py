@@ -7,7 +7,7 @@ from outlast.core import limits
 from outlast.core.errors import Invalid, Refusal, TooLarge
 from outlast.core.payload import Payload
 from outlast.core.retry import RetryPolicy
-from outlast.core.validation import faults_of, validate
+from outlast.core.validation import faults_of, measure, validate
 from tests.core.world import enqueue_of
 
 
@@ -66,3 +66,31 @@ def test_a_bad_item_of_a_batch_is_named_by_its_place() -> None:
     faults = faults_of((enqueue_of("a"), enqueue_of("b", priority=9), enqueue_of("c")))
 
     assert list(faults) == [1]
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (enqueue_of("t", priority=True), "priority"),
+        (enqueue_of("t", priority=2.0), "priority"),
+        (enqueue_of("t", delay=1.5), "delay"),
+        (enqueue_of("t", type=b"resize"), "type"),
+        (enqueue_of("t", retry=RetryPolicy(attempts_max=1.5)), "retry.attempts_max"),  # type: ignore[arg-type]
+        (enqueue_of("t", tags={1: "a"}), "tags"),
+        (start_of(memo={1: Payload(encoding="json/plain", data=b"1")}), "memo"),
+        (i.EnqueueTasks(items=(enqueue_of("a"), enqueue_of("b", priority="3"))), "items[1].priority"),
+        (i.CancelWorkflow(workflow_id=5, request_id="r"), "workflow_id"),  # type: ignore[arg-type]
+        (i.CancelWorkflow(workflow_id="w", request_id="r", reason=["x"]), "reason"),  # type: ignore[arg-type]
+    ],
+    ids=["a bool", "a float", "a delay", "bytes", "in a struct", "a tag", "a memo", "in a batch", "an id", "a list"],
+)
+def test_a_value_that_could_not_be_read_again_is_refused_by_its_name(request_: i.Request, field: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        measure(request_)
+
+    assert refused.value.fact.startswith(f"{field} cannot be taken: Expected ")
+    assert refused.value.remedy
+
+
+def test_a_well_typed_request_is_measured_as_it_is_written() -> None:
+    assert measure(enqueue_of("t", tags={"plan": "pro"})) > measure(enqueue_of("t"))

@@ -309,6 +309,45 @@ def test_a_stop_answers_waiting_polls_with_stop() -> None:
     run(work)
 
 
+def test_a_poll_at_an_engine_that_is_stopping_is_told_to_stop_and_leases_nothing() -> None:
+    async def work() -> None:
+        store = FaultyStore()
+        async with running(store) as (engine, transport):
+            await transport.call(a_task(task_id="t-1"))
+            store.gate.clear()
+            last = asyncio.create_task(transport.call(a_task(task_id="t-2")))
+            await asyncio.sleep(0)
+            stop = asyncio.create_task(engine.stop())
+            await asyncio.sleep(0)
+
+            polled = await transport.call(a_poll())
+            store.gate.set()
+            await asyncio.gather(last, stop)
+
+            assert polled == Work(stop=True)
+            assert {row.state for row in store.tables.tasks.values()} == {TaskState.ENQUEUED}
+
+    run(work)
+
+
+def test_what_a_worker_holds_when_the_engine_stops_is_its_own_in_the_next_engine() -> None:
+    async def work() -> None:
+        first = FaultyStore()
+        async with running(first) as (_, transport):
+            await transport.call(a_task(task_id="t-1"))
+            held = await transport.call(a_poll())
+            assert isinstance(held, Work)
+        async with running(FaultyStore(first.tables)) as (_, transport):
+            other = await transport.call(a_poll(worker="w2", wait=20_000_000))
+            reply = await transport.call(_done(held))
+
+            assert other == Work()
+            assert reply == CompletionsReply(items=(None,))
+            assert first.tables.tasks["t-1"].state is TaskState.SUCCEEDED
+
+    run(work)
+
+
 def test_a_stop_commits_what_is_gathered_and_gives_the_shard_back() -> None:
     async def work() -> None:
         store = FaultyStore()

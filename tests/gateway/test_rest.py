@@ -206,6 +206,55 @@ def test_a_malformed_body_names_the_place() -> None:
     run(work)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [b'"\xff"', b'"\xed\xa0\x80"', b'{"\xff":1}', b'"\\ud800"', b"1e999", b"NaN", b"[" * 20_000 + b"]" * 20_000],
+    ids=["no utf-8", "surrogate", "key", "escaped surrogate", "infinite", "nan", "deep"],
+)
+@pytest.mark.parametrize("path", ["tasks", "workflows", "workflows/o-1/signal"])
+def test_a_value_that_no_worker_could_read_leaves_no_trace(path: str, value: bytes) -> None:
+    async def work() -> None:
+        async with served() as (client, transport):
+            await client.send("POST", "/api/v1/workflows", json={"type": "order", "id": "o-1"})
+            named = b'"name":"paid"' if path.endswith("signal") else b'"type":"resize"'
+            body = b"{" + named + b',"input":[1,' + value + b"]}"
+
+            reply = await client.send(
+                "POST", f"/api/v1/{path}", body=body, headers={"content-type": "application/json"}
+            )
+
+            assert (reply.status, reply.json()["code"]) == (400, "malformed_body")
+            assert reply.json()["remedy"]
+            assert (await transport.list_tasks()).tasks == ()
+            assert len((await transport.list_runs()).runs) == 1
+
+    run(work)
+
+
+@pytest.mark.parametrize("path", ["tasks", "worker/call", "worker/calls"])
+def test_a_body_nested_too_deeply_is_no_fault_of_ours(path: str) -> None:
+    async def work() -> None:
+        async with served() as (client, _):
+            reply = await client.send(
+                "POST", f"/api/v1/{path}", body=b"[" * 100_000, headers={"content-type": "application/json"}
+            )
+
+            assert (reply.status, reply.json()["code"]) == (400, "malformed_body")
+
+    run(work)
+
+
+@pytest.mark.parametrize("wait", ["%C2%B2", "%D9%A3", "x", ".", "1e9", "nans", "-1"])
+def test_a_wait_that_is_no_span_is_refused(wait: str) -> None:
+    async def work() -> None:
+        async with served() as (client, _):
+            reply = await client.send("GET", f"/api/v1/tasks/t-1/result?wait={wait}")
+
+            assert (reply.status, reply.json()["code"]) == (400, "invalid_request")
+
+    run(work)
+
+
 @pytest.mark.parametrize("declared", [True, False], ids=["declared", "chunked"])
 def test_a_body_over_the_limit_is_refused_without_reading_on(declared: bool) -> None:
     async def work() -> None:

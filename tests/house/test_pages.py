@@ -1,8 +1,10 @@
 """The pages: their links lead somewhere, their code runs, their commands exist, and the README is one screen."""
 
 import re
+import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -66,12 +68,37 @@ def test_code_on_a_page_can_be_imported(place: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def beside(place: str) -> list[list[str]]:
+    """Return the commands that a reader gives beside a program: those of the text block that follows it."""
+    page, line = place.rsplit(":", 1)
+    after = [block for block in blocks_of(text_of(Path(page))) if block.line > int(line)]
+    lines = after[0].text.splitlines() if after and after[0].kind == "text" else []
+    return [shlex.split(line)[1:] for line in lines if line.startswith("outlast ")]
+
+
+def accepted(command: list[str], folder: Path) -> str:
+    """Give ``command`` until it is accepted, as a reader would who is too early; return what it printed."""
+    ends = time.monotonic() + 60
+    while True:
+        done = run_python("-m", "outlast.cli", *command, folder=folder)
+        if done.returncode == 0:
+            return done.stdout
+        assert time.monotonic() < ends, done.stdout + done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("place", PROGRAMS)
 def test_a_program_on_a_page_runs_to_its_end(place: str, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(BLOCKS[place].text)
+    program = subprocess.Popen(
+        [sys.executable, "app.py"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        printed = [accepted(command, tmp_path) for command in beside(place)]
+        out, err = program.communicate(timeout=60)
+    finally:
+        program.kill()
 
-    done = run_python("app.py", folder=tmp_path)
-
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
+    assert program.returncode == 0, err
+    assert out
+    assert all(printed)

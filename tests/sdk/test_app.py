@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -297,3 +298,19 @@ def test_a_module_that_starts_its_app_at_import_is_told_where(tmp_path: Path) ->
         load_app(str(path))
 
     assert '__name__ == "__main__"' in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"store": 3}, {"namespace": ""}, {"namespace": "a\ud800"}, {"queues": "mail"}, {"queues": [""]},
+        {"threads": 0}, {"threads": -1}, {"threads": True}, {"coroutines": 0}, {"build": 3},
+    ],
+    ids=ascii,
+)  # fmt: skip
+def test_an_app_that_could_never_work_is_refused_where_it_is_made(options: dict[str, Any]) -> None:
+    with pytest.raises(UnknownOption) as raised:
+        App(**options)
+
+    assert raised.value.code
+    assert raised.value.remedy

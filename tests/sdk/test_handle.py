@@ -1,6 +1,7 @@
 """Handles of workflows, and the verbs that start them."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -183,3 +184,23 @@ def test_an_id_policy_that_there_is_not_is_refused() -> None:
 
     with pytest.raises(UnknownOption, match="if_open"):
         flow.using(if_open="ignore")  # type: ignore[typeddict-item]
+
+
+@pytest.mark.parametrize("memo", [3, {1: "a"}], ids=["a number", "a number's key"])
+def test_a_memo_that_has_no_names_is_refused_where_it_is_written(memo: Any) -> None:
+    flow = faked_app(FakeEngine()).workflow(wait)
+
+    with pytest.raises(UnknownOption, match="memo is") as raised:
+        flow.using(memo=memo)
+    assert raised.value.remedy
+
+
+def test_a_text_in_place_of_a_signal_is_refused_with_what_to_write() -> None:
+    app = faked_app(FakeEngine())
+    flow = app.workflow(wait)
+
+    with app:
+        handle = flow.using(id="w").start()
+        with pytest.raises(Misuse, match="'number'") as raised:
+            handle.signal("number", 7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        assert "Signal(" in raised.value.remedy

@@ -327,7 +327,14 @@ def test_an_unknown_option_names_the_nearest_one() -> None:
     ("options", "error"),
     [
         ({"priority": 9}, UnknownOption),
+        ({"priority": True}, UnknownOption),
+        ({"priority": 2.0}, UnknownOption),
         ({"max_attempts": -1}, UnknownOption),
+        ({"max_attempts": 1.5}, UnknownOption),
+        ({"max_attempts": "3"}, UnknownOption),
+        ({"retry": Retry(factor="2")}, UnknownOption),  # type: ignore[arg-type]
+        ({"retry": Retry(never_for=[3])}, UnknownOption),  # type: ignore[list-item]
+        ({"fairness_key": "a\ud800"}, UnknownOption),
         ({"delay": "soon"}, InvalidDuration),
         ({"timeout": -1}, InvalidDuration),
         ({"queue": ""}, UnknownOption),

@@ -188,7 +188,8 @@ def _without_verb(argv: list[str]) -> int:
         sys.stdout.write(_overview(tuple(nouns)))
         return exits.DONE if len(argv) > 1 else exits.USAGE
     said = " ".join(argv[: 2 if nouns else 1])
-    near = get_close_matches(said, [" ".join(verb.words) for verb in nouns or VERBS], n=3, cutoff=0.4)
+    known = [" ".join(verb.words) for verb in nouns or VERBS]
+    near = get_close_matches(" ".join(argv[:2]), known, n=1, cutoff=0.8) or get_close_matches(said, known, cutoff=0.4)
     return exits.complain(
         "invalid_request",
         f'There is no command "{said}".',
@@ -199,4 +200,4 @@ def _without_verb(argv: list[str]) -> int:
 def _overview(verbs: tuple[Verb, ...]) -> str:
     width = max(len(" ".join(verb.words)) for verb in verbs)
     lines = [f"  outlast {' '.join(verb.words):<{width}}  {verb.help}" for verb in verbs]
-    return "Durable jobs and workflows in Python.\n\n" + "\n".join(lines) + "\n\nEach command has --help.\n"
+    return "Durable tasks and workflows in Python.\n\n" + "\n".join(lines) + "\n\nEach command has --help.\n"

@@ -73,6 +73,7 @@ class Direct:
         from outlast.server.looking import ReadOnlyStore
         from outlast.server.stores import blobs_of
 
+        self._path = path
         self._store = ReadOnlyStore(path)
         self._reader = Reader(self._store, blobs_of(path))
         self._namespace = namespace
@@ -103,9 +104,10 @@ class Direct:
 
     async def send(self, request: Request) -> Reply:
         """Refuse: a change needs an engine."""
+        del request  # refused whatever it is
         raise Unavailable(
             "unavailable",
-            f"No engine is running on this store, so {type(request).__name__} has nobody to do it.",
+            f"No engine is running on {self._path}, and a change needs one.",
             remedy="Start one: outlast serve, or the program that has the store.",
         )
 

@@ -114,7 +114,7 @@ def _from_rows(info: WorkflowInfo) -> str:
     if info.activities:
         first = info.activities[0]
         more = f" and {len(info.activities) - 1} more" if len(info.activities) > 1 else ""
-        return f'activity "{first.type}"{more}, {first.state.value}'
+        return f'activity "{first.type}"{more}, {first.state.value.replace("_", " ")}'
     signals = sorted(key.removeprefix("signal:") for key in info.places or {} if key.startswith("signal:"))
     if signals:
         return f'signal "{signals[0]}"'
@@ -134,6 +134,8 @@ def helps(info: WorkflowInfo) -> list[str]:
         for activity in info.activities[:1]
         if activity.state is TaskState.ENQUEUED
     ]
+    if info.task_state == "backoff":  # its code fails: a signal would wait behind what it fails at
+        return found or [f"outlast workflow show {name}"]
     found += [
         f"outlast workflow signal {name} {_quoted(key.removeprefix('signal:'))} 'JSON'"
         for key in sorted(info.places or {})

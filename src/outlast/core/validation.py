@@ -5,7 +5,7 @@ on the state of things (is it open, was the key used) is decided by the core.
 """
 
 import math
-from typing import Final, assert_never
+from typing import Final, assert_never, cast
 
 import msgspec
 
@@ -43,22 +43,51 @@ GOOD_NAMES_MAX: Final = 4_096  # types and queues that have been looked at, whic
 SHORT: Final = limits.KEY_BYTES_MAX // 4  # characters that are not too many bytes in any script
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final[msgspec.msgpack.Decoder[Request]] = msgspec.msgpack.Decoder(Request)
 _GOOD_NAMES: Final[set[str]] = set()
 
 
 def measure(request: Request) -> int:
     """Return how many bytes ``request`` takes on the wire, an upper bound for each payload in it.
 
-    Raises Invalid for what cannot be written at all: text with a lone surrogate, a number over 64 bits.
+    Raises Invalid for what cannot be written at all (text with a lone surrogate, a number over 64 bits), and for what
+    could not be read again: a caller in this process may give any object for any field, and a row with a number where a
+    text belongs would keep the shard from ever being loaded.
     """
     try:
-        return len(_ENCODER.encode(request))
+        written = _ENCODER.encode(request)
     except (UnicodeEncodeError, OverflowError, TypeError, ValueError) as error:
         raise Invalid(
             "invalid_request",
             f"The request cannot be written: {error}.",
             remedy="Text must be valid Unicode without lone surrogates, whole numbers must fit into 64 bits.",
         ) from None
+    try:
+        _DECODER.decode(written)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `")
+        raise Invalid(
+            "invalid_request",
+            f"{_named(request, where)} cannot be taken: {what}.",
+            remedy="Give a value of that type.",
+        ) from None
+    return len(written)
+
+
+def _named(request: Request, where: str) -> str:
+    """Return the field that is "$[3][1]" in the written form by its name: "retry.attempts_max"."""
+    value: object = request
+    name = ""
+    for part in where.split("[")[1:]:
+        step = part.partition("]")[0]
+        if not step.isdigit():  # "...": some entry of a mapping
+            break
+        if isinstance(value, msgspec.Struct):
+            field = value.__struct_fields__[int(step) - (value.__struct_config__.tag is not None)]
+            name, value = f"{name}.{field}" if name else field, getattr(value, field)
+        elif isinstance(value, tuple):
+            name, value = f"{name}[{step}]", cast("tuple[object, ...]", value)[int(step)]
+    return name or "The request"
 
 
 def require_small_payloads(request: Request) -> None:

@@ -177,6 +177,10 @@ class Engine:
         except Refusal as refusal:
             ticket.settle(refused(refusal))
             return
+        except Exception:
+            LOG.exception("a request could not be looked at")
+            ticket.settle(Refused(code="internal", fact="The request met a fault of ours.", remedy="See the log."))
+            return
         self._put(ticket, request, namespace, principal)
 
     def forget(self, ticket: Ticket) -> None:

@@ -151,8 +151,10 @@ class Exchange:
         return fields
 
 
-def malformed(error: msgspec.MsgspecError) -> Invalid:
+def malformed(error: msgspec.MsgspecError | RecursionError) -> Invalid:
     """Return the refusal of a body that cannot be decoded, saying where."""
+    if isinstance(error, RecursionError):
+        return Invalid("malformed_body", "The body is nested too deeply.", remedy="Send flatter data.")
     text = str(error)
     unknown = "unknown field" in text
     return Invalid(

@@ -29,7 +29,7 @@ async def parsed(exchange: Exchange, shape: type[Shape], *, or_nothing: bool = F
         raise Invalid("unsupported_encoding", "This address takes JSON.", remedy="Send application/json.")
     try:
         return msgspec.json.decode(body, type=shape)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise malformed(error) from None
 
 
@@ -69,7 +69,8 @@ def idempotency_key(exchange: Exchange) -> str:
 def wait_of(fields: Mapping[str, str]) -> float:
     """Return how many seconds an answer may be held. Raises Invalid."""
     text = fields.get("wait", "0")
-    nanoseconds = span(float(text) if text.replace(".", "", 1).isdigit() else text, "wait")
+    is_number = text.isascii() and text.replace(".", "", 1).isdigit()
+    nanoseconds = span(float(text) if is_number else text, "wait")
     if nanoseconds > limits.POLL_WAIT_MAX:
         raise Invalid(
             "invalid_request",

@@ -106,8 +106,22 @@ def _nanoseconds(value: float) -> int:
 
 
 def payloads(values: tuple[msgspec.Raw, ...]) -> Payloads:
-    """Return JSON values as payloads, one each."""
-    return tuple(Payload(JSON_PLAIN, bytes(value)) for value in values)
+    """Return JSON values as payloads, one each. Raises Invalid for one that no worker could read."""
+    return tuple(Payload(JSON_PLAIN, _readable(bytes(value), place)) for place, value in enumerate(values))
+
+
+def _readable(data: bytes, place: int) -> bytes:
+    """Return ``data``. What stays raw while a body is decoded was only skipped over: text that is no UTF-8 passes there."""
+    try:
+        msgspec.json.decode(data)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise Invalid(
+            "malformed_body",
+            f"The value at input[{place}] cannot be read: {why}.",
+            remedy="Send JSON in UTF-8, with numbers that fit into 64 bits.",
+        ) from None
+    return data
 
 
 def retry_policy(retry: RetryIn | None) -> RetryPolicy | None:

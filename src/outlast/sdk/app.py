@@ -12,6 +12,7 @@ from types import FrameType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack, overload
 
 from outlast.core.errors import Invalid, Refusal
+from outlast.core.limits import NAME_BYTES_MAX
 from outlast.protocol.transport import Transport
 from outlast.sdk.client import Client
 from outlast.sdk.context import TaskContext
@@ -22,7 +23,7 @@ from outlast.sdk.handle import TaskHandle, WorkflowHandle
 from outlast.sdk.importing import refuse_start_at_import, user_place
 from outlast.sdk.include import Includes
 from outlast.sdk.misuse import NotStarted, UnknownOption
-from outlast.sdk.options import TaskDeclaration, WorkerOptions, WorkflowDeclaration
+from outlast.sdk.options import TaskDeclaration, WorkerOptions, WorkflowDeclaration, check_text, worker_options
 from outlast.sdk.portal import Portal
 from outlast.sdk.registry import Registry
 from outlast.sdk.task import AsyncTask, SyncTask, TaskDecorator, declare_task
@@ -65,21 +66,21 @@ class App:
         file, line = user_place()
         self.place = f"{file}:{line}"
         self.store = store or os.environ.get(STORE_VARIABLE) or place_beside(file)
-        if not self.store.startswith(("sqlite:", "memory:", "http://", "https://")):
+        if not isinstance(self.store, str) or not self.store.startswith(  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
+            ("sqlite:", "memory:", "http://", "https://")
+        ):
             raise UnknownOption(
                 "bad_store",
                 f"The store is {self.store!r}.",
                 remedy='Give "sqlite:///FILE", "memory:", or "http://HOST:PORT" of a server.',
             )
-        self.namespace = namespace
+        self.namespace = check_text("namespace", namespace, NAME_BYTES_MAX)
         self.converter = Converter()
         self.registry = Registry()
         self.is_remote = self.store.startswith("http")
         self._wants_worker = (not self.is_remote) if worker is None else worker
         self._drain = seconds_of(drain, name="drain")
-        self._options = WorkerOptions(queues=tuple(queues), coroutines=coroutines, build=build)
-        if threads is not None:
-            self._options = WorkerOptions(queues=tuple(queues), coroutines=coroutines, build=build, threads=threads)
+        self._options = worker_options(queues, threads=threads, coroutines=coroutines, build=build)
         self.start_engine: StartEngine | None = None  # in place of the installed one
         self._includes = Includes(include, self, self.registry)
         self._lock = threading.RLock()

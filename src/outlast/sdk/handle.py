@@ -27,6 +27,7 @@ from outlast.core.replies import (
 from outlast.sdk.ahead import Ahead
 from outlast.sdk.client import Client, mint, seconds
 from outlast.sdk.durations import Duration
+from outlast.sdk.misuse import Misuse
 from outlast.sdk.outcomes import task_error, workflow_error
 from outlast.sdk.signals import Signal
 
@@ -248,6 +249,12 @@ class WorkflowHandle(Generic[R]):
         return await self._connect().aask(request, WorkflowInfo, instead="handle.adescribe()")
 
     def _signal(self, client: Client, signal: Signal[S], value: S) -> SignalWorkflow:
+        if not isinstance(signal, Signal):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
+            raise Misuse(
+                "not_a_signal",
+                f"handle.signal(…) was given {signal!r}.",
+                remedy='Give the Signal: paid = Signal("paid"), then handle.signal(paid, value).',
+            )
         return SignalWorkflow(
             workflow_id=self.id,
             run_id=self.run_id,

@@ -13,7 +13,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from outlast.core.errors import Refusal, Unavailable
-from outlast.core.inputs import Begin, CompleteTasks, Completion, ReturnTasks, TaskCanceled, TaskSucceeded, TaskToken
+from outlast.core.inputs import (
+    Begin,
+    CompleteTasks,
+    Completion,
+    ReturnTasks,
+    TaskCanceled,
+    TaskFailed,
+    TaskSucceeded,
+    TaskToken,
+)
 from outlast.core.limits import BATCH_ITEMS_MAX, REQUEST_BYTES_MAX
 from outlast.core.payload import size_of
 from outlast.core.replies import Begun, CompletionsReply, TaskLease
@@ -256,6 +265,8 @@ class Handlers:
             if attempt.void or (attempt.lost and isinstance(attempt.outcome, TaskCanceled)):
                 self._forget(attempt)  # stopped since the lease is lost: that is no outcome of the task
             else:
+                if isinstance(attempt.outcome, TaskFailed):
+                    _log_failed(attempt, attempt.outcome)
                 out.append(attempt)
         self._completions.put(out)
 
@@ -375,6 +386,12 @@ def _completion(attempt: Attempt) -> Completion:
     if outcome is None:
         raise AssertionError(f"{attempt.name} has finished without an outcome")
     return Completion(token=attempt.lease.token, outcome=outcome, details=attempt.details)
+
+
+def _log_failed(attempt: Attempt, outcome: TaskFailed) -> None:
+    failure = outcome.failure
+    message = failure.message.partition("\n")[0]
+    LOGGER.warning("attempt_failed task=%s error=%s: %s", attempt.name, failure.type, message)
 
 
 def _size(attempt: Attempt) -> int:

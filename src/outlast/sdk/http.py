@@ -5,6 +5,7 @@ Requests that are sent in the same turn of a loop travel in one body, so that ma
 
 import asyncio
 import io
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 from urllib.parse import quote
@@ -33,6 +34,8 @@ from outlast.protocol.wire import (
     decode_reply,
     encode,
 )
+
+LOGGER: Final = logging.getLogger("outlast.worker")
 
 CONNECT_TIMEOUT: Final = 5.0  # seconds
 ANSWER_TIMEOUT: Final = 30.0  # seconds for a request that is not held
@@ -69,6 +72,7 @@ class HttpTransport:
             self._headers["authorization"] = f"Bearer {token}"
         self._on_lost = on_lost
         self._lines: dict[int, _Line] = {}
+        self._silent = False  # a poll was lost, and none has been answered since
 
     async def call(self, request: Request, *, timeout: float | None = None) -> Reply:
         """Send ``request`` and return its reply, as the Transport protocol says."""
@@ -121,12 +125,17 @@ class HttpTransport:
             try:
                 reply = await self._ask(self._line(loop), request)
             except Lost as lost:
+                if isinstance(request, Poll):
+                    self._say_silent(lost)
                 if self._on_lost is not None:
                     await self._on_lost()
                 refusal = Unavailable(
                     "timeout", f"{self.address} does not answer: {lost}.", remedy="Look whether the server is up."
                 )
             else:
+                if self._silent and isinstance(request, Poll):
+                    self._silent = False
+                    LOGGER.info("server_answers address=%s", self.address)
                 if not isinstance(reply, Refused):
                     return reply
                 refusal = exception_of(reply)
@@ -136,6 +145,12 @@ class HttpTransport:
                 raise refusal
             await asyncio.sleep(pause)
             pause = longer(pause)
+
+    def _say_silent(self, lost: Lost) -> None:
+        """Log that a worker has no server, once until it has one."""
+        if not self._silent:
+            self._silent = True
+            LOGGER.warning("server_unreachable address=%s error=%s; the worker keeps trying", self.address, lost)
 
     async def _ask(self, line: "_Line", request: Request) -> Reply:
         body = body_of(request)

@@ -4,7 +4,7 @@ import difflib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final, Literal, TypedDict, cast
 
 from outlast.core.inputs import IfClosed, IfOpen
 from outlast.core.limits import KEY_BYTES_MAX, NAME_BYTES_MAX, WORKFLOW_ID_BYTES_MAX
@@ -35,9 +35,9 @@ class Retry:
         Raises:
             UnknownOption: a value is out of range.
         """
-        if isinstance(self.max_attempts, bool) or self.max_attempts < 0:
+        if not is_whole(self.max_attempts) or self.max_attempts < 0:
             raise _bad("max_attempts", self.max_attempts, "Give the number of all tries, from 1; 0 for no bound.")
-        if not 1.0 <= self.factor <= FACTOR_MAX:
+        if not isinstance(self.factor, int | float) or not 1.0 <= self.factor <= FACTOR_MAX:  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
             raise _bad("factor", self.factor, f"Give a number from 1 to {FACTOR_MAX:g}.")
         if self.jitter not in {"full", "none"}:
             raise _bad("jitter", self.jitter, "Give 'full' or 'none'.")
@@ -47,7 +47,7 @@ class Retry:
             factor=float(self.factor),
             longest=nanos_of(self.longest, name="longest"),
             jitter=self.jitter == "full",
-            final_types=tuple(kind if isinstance(kind, str) else kind.__name__ for kind in self.never_for),
+            final_types=tuple(_type_name(kind) for kind in self.never_for),
         )
 
 
@@ -172,7 +172,7 @@ def task_options(base: TaskOptions, chosen: Mapping[str, Any], *, where: str) ->
             jitter=policy.jitter,
             final_types=policy.final_types,
         )
-    if fields.get("priority", 3) not in PRIORITIES:
+    if not is_whole(fields.get("priority", 3)) or fields.get("priority", 3) not in PRIORITIES:
         raise _bad("priority", fields["priority"], "Give 1 (first) to 5.")
     return replace(base, retry=policy, **fields)
 
@@ -194,12 +194,28 @@ def _fields(chosen: Mapping[str, Any], known: Mapping[str, Any], *, where: str) 
         if name in SPANS:
             fields[SPANS[name]] = nanos_of(value, name=name)
         elif name in BYTES_MAX:
-            fields[name] = _text(name, value, BYTES_MAX[name])
+            fields[name] = check_text(name, value, BYTES_MAX[name])
         elif name == "tags":
             fields[name] = _tags(value)
+        elif name == "memo":
+            fields[name] = _memo(value)
         else:
             fields[name] = value
     return fields
+
+
+def worker_options(queues: Sequence[str], *, threads: int | None, coroutines: int, build: str) -> WorkerOptions:
+    """Return what an app's worker takes on. Raises UnknownOption."""
+    if isinstance(queues, str):
+        raise _bad("queues", queues, f"Give a list: queues=[{queues!r}].")
+    names = tuple(check_text("queues", queue, NAME_BYTES_MAX) for queue in queues)
+    for name, number in (("threads", threads), ("coroutines", coroutines)):
+        if number is not None and (not is_whole(number) or number < 1):
+            raise _bad(name, number, "Give a whole number from 1.")
+    if build:
+        check_text("build", build, NAME_BYTES_MAX)
+    chosen = WorkerOptions(queues=names, coroutines=coroutines, build=build)
+    return chosen if threads is None else replace(chosen, threads=threads)
 
 
 def unknown(name: str, known: Mapping[str, Any], *, where: str) -> UnknownOption:
@@ -219,12 +235,35 @@ def unknown(name: str, known: Mapping[str, Any], *, where: str) -> UnknownOption
     )
 
 
-def _text(name: str, value: object, bytes_max: int) -> str:
+def check_text(name: str, value: object, bytes_max: int) -> str:
+    """Return ``value``, a text of 1 to ``bytes_max`` bytes. Raises UnknownOption."""
     if not isinstance(value, str) or not value:
         raise _bad(name, value, "Give a text that is not empty.")
-    if len(value.encode("utf-8", "surrogatepass")) > bytes_max:
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise _bad(name, value, "It has half a character (a lone surrogate): give text that is valid Unicode.")
+    if len(value.encode()) > bytes_max:
         raise _bad(name, value[:40] + "…", f"Give at most {bytes_max} bytes.")
     return value
+
+
+def is_whole(value: object) -> bool:
+    """Say whether ``value`` is a whole number and nothing that merely compares like one: True, 3.0."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _type_name(kind: object) -> str:
+    if isinstance(kind, str):
+        return kind
+    if not isinstance(kind, type):
+        raise _bad("never_for", kind, "Give types of exceptions, or their names.")
+    return kind.__name__
+
+
+def _memo(value: object) -> Mapping[str, Any]:
+    pairs = cast("Mapping[object, Any]", value)
+    if not isinstance(pairs, Mapping) or not all(isinstance(name, str) for name in pairs):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
+        raise _bad("memo", pairs, "Give values by name: memo={'customer': 'Ada'}.")
+    return cast("Mapping[str, Any]", pairs)
 
 
 def _tags(value: object) -> dict[str, str]:

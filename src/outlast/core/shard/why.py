@@ -101,7 +101,7 @@ def _why_run(
     if activities:
         first = activities[0]
         more = f" and {len(state.activities) - 1} more" if len(state.activities) > 1 else ""
-        return f'activity "{first.type}"{more}, {first.state.value}', first.run_at
+        return f'activity "{first.type}"{more}, {first.state.value.replace("_", " ")}', first.run_at
     signal = next((key.removeprefix("signal:") for key in state.places or {} if key.startswith("signal:")), "")
     until = min((timer.fire_at for timer in timers), default=0)
     if signal:

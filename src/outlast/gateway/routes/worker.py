@@ -25,7 +25,7 @@ async def call(exchange: Exchange) -> Answer:
     json = exchange.is_json()
     try:
         request = decode_request(await exchange.body(), json=json)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise malformed(error) from None
     _require_own_data(request)
     if may_wait(request):
@@ -43,7 +43,7 @@ async def calls(exchange: Exchange) -> Answer:
     json = exchange.is_json()
     try:
         requests = decode_requests(await exchange.body(), json=json)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise malformed(error) from None
     if len(requests) > CALLS_MAX:
         raise TooLarge(
