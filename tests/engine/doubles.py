@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,27 +14,13 @@ from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, History
 from outlast.engine.frontend import Engine
 from outlast.engine.inprocess import InProcessTransport
 from outlast.server.clock import GuardedClock, SystemEntropy
-from outlast.store.base import RunFilter, StoreError, TaskFilter
+from outlast.store.base import BlobStore, RunFilter, StoreError, TaskFilter
+from outlast.store.memory.blobs import MemoryBlobStore
 from outlast.store.memory.store import MemoryStore
 from outlast.store.memory.tables import Tables
 
 ENTROPY = SystemEntropy()
 new_id = ENTROPY.new_id
-
-
-class DictBlobs:
-    """Blobs in a dict."""
-
-    def __init__(self) -> None:
-        self.data: dict[str, bytes] = {}
-
-    async def put(self, digest: str, data: bytes) -> None:
-        self.data[digest] = data
-
-    async def get(self, digest: str) -> bytes:
-        if digest not in self.data:
-            raise StoreError("store_damaged", f"Blob {digest} is missing.", remedy="Restore it.")
-        return self.data[digest]
 
 
 class FaultyStore:
@@ -110,13 +97,18 @@ class FaultyStore:
     async def forget_dedup(self, *, before_period: int) -> int:
         return await self.inner.forget_dedup(before_period=before_period)
 
+    async def named_blobs(self, digests: AbstractSet[str]) -> set[str]:
+        return await self.inner.named_blobs(digests)
+
 
 @asynccontextmanager
 async def running(
-    store: FaultyStore | MemoryStore | None = None, blobs: DictBlobs | None = None, **settings: Any
+    store: FaultyStore | MemoryStore | None = None, blobs: BlobStore | None = None, **settings: Any
 ) -> AsyncGenerator[tuple[Engine, InProcessTransport]]:
     """Give a started engine and a transport to it; stop it in the end."""
-    engine = Engine(store or MemoryStore(), blobs or DictBlobs(), clock=GuardedClock(), entropy=ENTROPY, **settings)
+    engine = Engine(
+        store or MemoryStore(), blobs or MemoryBlobStore(), clock=GuardedClock(), entropy=ENTROPY, **settings
+    )
     await engine.start()
     try:
         yield engine, InProcessTransport(engine, namespace="default")

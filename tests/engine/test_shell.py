@@ -19,8 +19,9 @@ from outlast.engine.ports import NobodyWatches
 from outlast.engine.shard.mailbox import Mailbox
 from outlast.engine.ticket import NobodyWaits
 from outlast.store.base import StoreError
+from outlast.store.memory.blobs import MemoryBlobStore
 from outlast.store.memory.store import MemoryStore
-from tests.engine.doubles import ENTROPY, DictBlobs, FaultyStore, a_poll, a_start, a_task, run, running
+from tests.engine.doubles import ENTROPY, FaultyStore, a_poll, a_start, a_task, run, running
 
 
 def test_no_reply_leaves_before_its_commit_has_returned() -> None:
@@ -223,7 +224,7 @@ def test_a_clock_that_jumps_ahead_ends_no_lease(caplog: pytest.LogCaptureFixture
 
     async def work() -> None:
         clock = Leaping()
-        engine = Engine(MemoryStore(), DictBlobs(), clock=clock, entropy=ENTROPY)
+        engine = Engine(MemoryStore(), MemoryBlobStore(), clock=clock, entropy=ENTROPY)
         await engine.start()
         transport = InProcessTransport(engine, namespace="default")
         await transport.call(EnqueueTasks(items=tuple(a_task() for _ in range(100))))

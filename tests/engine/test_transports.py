@@ -1,9 +1,11 @@
 """Both transports, by one suite: within a process from any loop and thread, and over HTTP."""
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,8 +45,9 @@ from outlast.gateway.app import Gateway
 from outlast.protocol.transport import Transport
 from outlast.sdk.http import HttpTransport
 from outlast.server.listener import Listener, bind
+from outlast.store.blobs import FileBlobStore
+from outlast.store.memory.blobs import MemoryBlobStore
 from tests.engine.doubles import (
-    DictBlobs,
     FaultyStore,
     a_poll,
     a_signal,
@@ -61,7 +64,7 @@ BIG = limits.PAYLOAD_INLINE_BYTES_MAX + 1
 
 @asynccontextmanager
 async def reached(
-    kind: str, store: FaultyStore | None = None, blobs: DictBlobs | None = None
+    kind: str, store: FaultyStore | None = None, blobs: MemoryBlobStore | None = None
 ) -> AsyncGenerator[tuple[Engine, Transport]]:
     """Give an engine and a transport of ``kind`` to it."""
     async with running(store or FaultyStore(), blobs) as (engine, inside):
@@ -159,7 +162,7 @@ def test_a_workflow_runs_from_start_to_outcome(kind: str) -> None:
 
 def test_a_big_payload_goes_to_the_blobs_and_comes_back_whole(kind: str) -> None:
     async def work() -> None:
-        blobs = DictBlobs()
+        blobs = MemoryBlobStore()
         async with reached(kind, blobs=blobs) as (_, transport):
             big = json_of(b'"' + b"x" * BIG + b'"')
             await transport.call(a_task(task_id="t-1", input=(json_of(b"1"), big)))
@@ -172,7 +175,28 @@ def test_a_big_payload_goes_to_the_blobs_and_comes_back_whole(kind: str) -> None
             assert polled.tasks[0].input == (json_of(b"1"), big)
             assert isinstance(outcome, TaskOutcomeReply)
             assert outcome.result == (big,)
-            assert list(blobs.data.values()) == [big.data]
+            assert list(blobs.blobs.values()) == [big.data]
+
+    run(work)
+
+
+def test_a_sweep_keeps_what_rows_name_and_removes_what_a_refused_request_left(tmp_path: Path) -> None:
+    async def work() -> None:
+        blobs = FileBlobStore(tmp_path / "blobs")
+        async with running(None, blobs) as (engine, transport):
+            kept, left = (json_of(b'"' + letter * BIG + b'"') for letter in (b"k", b"l"))
+            await transport.call(a_task(task_id="t-1", input=(kept,)))
+            with pytest.raises(Conflict):
+                await transport.call(a_task(task_id="t-1", key="other", input=(left,)))
+            young = await engine.sweep_blobs()
+            for path in blobs.folder.glob("??/*"):
+                os.utime(path, ns=(0, 0))
+            old = await engine.sweep_blobs()
+            info = await transport.call(a_poll())
+
+            assert (young, old) == (0, 1)
+            assert isinstance(info, Work)
+            assert info.tasks[0].input == (kept,)
 
     run(work)
 
@@ -388,10 +412,10 @@ def test_what_belongs_to_another_namespace_is_not_found() -> None:
 
 def test_data_that_is_missing_from_the_blobs_is_said_so() -> None:
     async def work() -> None:
-        blobs = DictBlobs()
+        blobs = MemoryBlobStore()
         async with running(FaultyStore(), blobs) as (_, transport):
             await transport.call(a_task(task_id="t-1", input=(json_of(b"x" * BIG),)))
-            blobs.data.clear()
+            blobs.blobs.clear()
 
             with pytest.raises(Refusal) as refused:
                 await transport.call(a_poll(), timeout=5)

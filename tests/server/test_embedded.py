@@ -13,7 +13,6 @@ from outlast.core.inputs import AwaitTask
 from outlast.core.replies import Reply, TaskEnqueuedReply
 from outlast.engine.inprocess import InProcessTransport
 from outlast.protocol.transport import Transport
-from outlast.server.blobs import FolderBlobs
 from outlast.server.embedded import start
 from outlast.server.following import FollowingTransport
 from outlast.store.base import StoreError
@@ -118,37 +117,6 @@ def test_work_waits_no_longer_beside_a_spinning_thread() -> None:
         engine.stop()
 
     assert took < 5  # with the interpreter's own interval each hop takes 5 ms and more
-
-
-def test_a_blob_is_whole_or_an_error(tmp_path: Path) -> None:
-    async def work() -> None:
-        blobs = FolderBlobs(str(tmp_path / "blobs"))
-        digest = "b5bb9d8014a0f9b1d61e21e796d78dccdf1352f23cd32812f4850b878ae4944c"
-        await blobs.put(digest, b"foo\n")
-        await blobs.put(digest, b"foo\n")
-
-        assert await blobs.get(digest) == b"foo\n"
-        file = tmp_path / "blobs" / digest[:2] / digest
-        file.write_bytes(b"bar\n")
-        with pytest.raises(StoreError) as damaged:
-            await blobs.get(digest)
-        file.unlink()
-        with pytest.raises(StoreError) as missing:
-            await blobs.get(digest)
-
-        assert (damaged.value.code, missing.value.code) == ("store_damaged", "store_damaged")
-
-    asyncio.run(work())
-    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == []
-
-
-def test_a_blob_that_cannot_be_written_says_so(tmp_path: Path) -> None:
-    (tmp_path / "blobs").write_text("a file where the folder should be")
-
-    with pytest.raises(StoreError) as refused:
-        asyncio.run(FolderBlobs(str(tmp_path / "blobs")).put("ab" * 32, b"x"))
-
-    assert refused.value.remedy
 
 
 def test_a_waiting_caller_is_told_when_the_engine_stops() -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+import outlast.store.blobs
 from outlast.core.errors import InvariantBroken
 from outlast.core.units import DAY
 from outlast.store.base import BlobStore, StoreError
@@ -185,3 +186,41 @@ def test_what_a_crash_left_half_written_is_swept(files: FileBlobStore) -> None:
 
     assert run(files.sweep({DIGEST}, now=age(files) + 2 * DAY)) == 1
     assert not part.exists()
+
+
+def test_the_blobs_that_are_old_enough_are_named(files: FileBlobStore) -> None:
+    run(files.put(DIGEST, DATA))
+    path_of(files).with_name(f"{DIGEST}.1.0.part").write_bytes(b"half")
+
+    assert run(files.aged(now=age(files) + DAY)) == set()
+    assert run(files.aged(now=age(files) + 2 * DAY)) == {DIGEST}
+
+
+def test_a_store_is_unused_until_something_is_put(blobs: BlobStore) -> None:
+    before = blobs.unused
+    run(blobs.put(DIGEST, DATA))
+
+    assert (before, blobs.unused) == (True, False)
+
+
+def test_a_file_that_may_not_be_read_is_no_damage(files: FileBlobStore) -> None:
+    path_of(files).mkdir(parents=True)
+
+    with pytest.raises(StoreError) as caught:
+        run(files.get(DIGEST))
+
+    assert caught.value.code == "unavailable"
+
+
+def test_every_folder_above_a_blob_is_synced_once_in_each_life(
+    files: FileBlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path_of(files).parent.mkdir(parents=True)  # by a process that died before it synced them
+    synced: list[Path] = []
+    monkeypatch.setattr(outlast.store.blobs, "_sync_folder", synced.append)
+
+    run(files.put(DIGEST, DATA))
+    run(files.put(DIGEST, DATA))
+
+    inside = path_of(files).parent
+    assert synced == [files.folder, files.folder.parent, inside, inside]

@@ -26,6 +26,8 @@ from outlast.store.base import BlobStore, Store, StoreError
 LOG: Final = logging.getLogger("outlast.engine")
 
 FORGET_EVERY: Final = 600.0  # seconds between looks for dedup periods that are over
+SWEEP_FIRST: Final = 3600.0  # seconds after the start: programs that end soon leave it to those that stay
+SWEEP_EVERY: Final = 24 * 3600.0  # it reads every row when there is an old blob
 
 _CARRIES_PAYLOADS: Final = (Work, WorkflowInfo, WorkflowOutcome, TaskInfo, TaskOutcomeReply)
 
@@ -60,7 +62,7 @@ class Engine:
         self._store = store
         self._blobs = blobs
         # Most stores never see a payload that big: then nothing is looked through for references.
-        self._blobs_used = not getattr(blobs, "unused", False)
+        self._blobs_used = not blobs.unused
         self._namespaces = set(namespaces)
         self._config = config or ShardConfig()
         self._shell = Shell(
@@ -92,6 +94,7 @@ class Engine:
             raise
         Tuned.begin()
         self._spawn(self._forget_old(), "forget-dedup")
+        self._spawn(self._sweep_blobs(), "sweep-blobs")
 
     async def stop(self) -> None:
         """Take nothing new, commit what is gathered, answer everyone, give the shard back, close the store."""
@@ -283,6 +286,27 @@ class Engine:
             except Exception:
                 LOG.exception("old request ids were not dropped")
             await asyncio.sleep(FORGET_EVERY)
+
+    async def _sweep_blobs(self) -> None:
+        """Remove, once a day, data that was kept for requests which were refused, or that nothing refers to any more."""
+        pause = SWEEP_FIRST
+        while True:
+            await asyncio.sleep(pause)
+            pause = SWEEP_EVERY
+            try:
+                removed = await self.sweep_blobs()
+            except Exception:
+                LOG.exception("the folder of payloads was not swept")
+                continue
+            if removed:
+                LOG.info("swept %d payloads that nothing refers to", removed)
+
+    async def sweep_blobs(self) -> int:
+        """Remove data that is older than a day and that no row refers to; return how many. Raises StoreError."""
+        now = self.clock.now()
+        aged = await self._blobs.aged(now=now)
+        named = await self._store.named_blobs(aged) if aged else set[str]()
+        return await self._blobs.sweep(named, now=now)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = self.loop.create_task(work, name=name)

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from outlast.core.errors import Invalid
-from outlast.server.blobs import FolderBlobs, MemoryBlobs
 from outlast.store.base import BlobStore, Store
+from outlast.store.blobs import FileBlobStore
 
 FORMS: Final = "Write sqlite:///FILE (relative), sqlite:////ABSOLUTE/FILE, or memory:."
 
@@ -23,9 +23,10 @@ class Stores:
 def open_stores(url: str) -> Stores:
     """Return the stores that ``url`` names, not opened yet. Raises Invalid."""
     if url in {"memory:", "memory://"}:
+        from outlast.store.memory.blobs import MemoryBlobStore
         from outlast.store.memory.store import MemoryStore
 
-        return Stores(MemoryStore(), MemoryBlobs())
+        return Stores(MemoryStore(), MemoryBlobStore())
     path = path_of(url)
     from outlast.store.sqlite.store import SqliteStore
 
@@ -55,7 +56,7 @@ def path_of(url: str) -> str:
 
 def blobs_of(path: str) -> BlobStore:
     """Return the blobs beside the database at ``path``."""
-    return FolderBlobs(f"{path}.blobs")
+    return FileBlobStore(f"{path}.blobs")
 
 
 def holder_of(path: str) -> str:

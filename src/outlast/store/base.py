@@ -4,6 +4,8 @@ A store keeps the rows of one shard. It has one write path, ``commit``, and read
 passes the one conformance suite in tests/store.
 """
 
+from collections.abc import Container
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -107,12 +109,32 @@ class Store(Protocol):
         """Drop the dedup rows of whole periods that are over; return how many."""
         ...
 
+    async def named_blobs(self, digests: AbstractSet[str]) -> set[str]:
+        """Return those of ``digests`` that a committed row names; one that cannot be ruled out is among them.
+
+        It reads everything, in slices beside the work: for a look once a day. A row that is committed meanwhile may be missed.
+        """
+        ...
+
 
 class BlobStore(Protocol):
     """Payload data above PAYLOAD_INLINE_BYTES_MAX, by content hash (sha256, hex). Durable before ``put`` returns."""
+
+    @property
+    def unused(self) -> bool:
+        """Whether there has never been a blob: then nothing can refer to one."""
+        ...
 
     async def put(self, digest: str, data: bytes) -> None: ...
 
     async def get(self, digest: str) -> bytes:
         """Return the data. Raises StoreError (code "store_damaged") when it is missing or does not have this hash."""
+        ...
+
+    async def aged(self, *, now: int) -> set[str]:
+        """Return the blobs that were last put so long before ``now`` that no commit under way can still name them."""
+        ...
+
+    async def sweep(self, referenced: Container[str], *, now: int) -> int:
+        """Remove what is aged at ``now`` and not in ``referenced``; return how many."""
         ...

@@ -11,7 +11,8 @@ import hashlib
 import itertools
 import os
 import re
-from collections.abc import Container
+import threading
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,13 @@ class FileBlobStore:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         self._numbers = itertools.count()
+        self._synced: set[Path] = set()  # folders whose own entry is known to be on the disk
+        self._naming = threading.Lock()  # a blob is not put again between being found old and being removed
+
+    @property
+    def unused(self) -> bool:
+        """Whether there has never been a blob."""
+        return not self.folder.exists()
 
     async def put(self, digest: str, data: bytes) -> None:
         """Keep ``data``; it is on the disk when this returns. Raises StoreError "store_full" or "unavailable"."""
@@ -38,6 +46,10 @@ class FileBlobStore:
     async def get(self, digest: str) -> bytes:
         """Return the data. Raises StoreError "store_damaged" when it is missing or does not have this hash."""
         return await asyncio.to_thread(self._get, digest)
+
+    async def aged(self, *, now: int) -> set[str]:
+        """Return the blobs that were last put more than SWEEP_AGE before ``now``."""
+        return await asyncio.to_thread(self._aged, now)
 
     async def sweep(self, referenced: Container[str], *, now: int) -> int:
         """Remove what is not in ``referenced`` and was last put more than SWEEP_AGE before ``now``; return how many."""
@@ -54,7 +66,8 @@ class FileBlobStore:
         try:
             self._make_folder(path.parent)
             _write(part, data)
-            part.replace(path)
+            with self._naming:
+                part.replace(path)
             _sync_folder(path.parent)
         except OSError as error:
             with contextlib.suppress(OSError):
@@ -62,11 +75,13 @@ class FileBlobStore:
             raise _not_kept(self.folder, error) from error
 
     def _make_folder(self, folder: Path) -> None:
-        if folder.is_dir():
+        # A folder that is there may have been made by a process that died before it was synced: once in each life.
+        if folder in self._synced:
             return
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for above in (self.folder, self.folder.parent):
             _sync_folder(above)
+        self._synced.add(folder)
 
     def _get(self, digest: str) -> bytes:
         # The name came in from outside: what is not a hash is not made into a path.
@@ -77,21 +92,38 @@ class FileBlobStore:
         except FileNotFoundError:
             raise _damaged(f"the stored payload {digest} is missing") from None
         except OSError as error:
-            raise _damaged(f"the stored payload {digest} cannot be read ({error.strerror})") from error
+            raise StoreError(
+                "unavailable",
+                f"The stored payload {digest} cannot be read: {error.strerror}.",
+                remedy=f"Look at the disk and at the rights on {self.folder}, then try again.",
+            ) from error
         if hashlib.sha256(data).hexdigest() != digest:
             raise _damaged(f"the content of the stored payload {digest} has changed")
         return data
 
     def _sweep(self, referenced: Container[str], now: int) -> int:
         removed = 0
-        for path in sorted(self.folder.glob("??/*")):
+        for path in self._older(now):
             if path.name in referenced:
                 continue
-            with contextlib.suppress(FileNotFoundError):
-                if path.stat().st_mtime_ns + SWEEP_AGE < now:
+            with self._naming, contextlib.suppress(FileNotFoundError):
+                if _is_old(path, now):
                     path.unlink()
                     removed += 1
         return removed
+
+    def _aged(self, now: int) -> set[str]:
+        return {path.name for path in self._older(now) if DIGEST.fullmatch(path.name)}
+
+    def _older(self, now: int) -> Iterator[Path]:
+        for path in sorted(self.folder.glob("??/*")):
+            with contextlib.suppress(FileNotFoundError):
+                if _is_old(path, now):
+                    yield path
+
+
+def _is_old(path: Path, now: int) -> bool:
+    return path.stat().st_mtime_ns + SWEEP_AGE < now
 
 
 def _write(path: Path, data: bytes) -> None:

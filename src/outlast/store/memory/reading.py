@@ -2,12 +2,14 @@
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from copy import copy
 from itertools import islice
 
 from outlast.core.writes import AttemptRow, HistoryRow, RunRow, TaskRow
 from outlast.store.base import RunFilter, TaskFilter
 from outlast.store.memory.tables import Tables
+from outlast.store.references import digests_in
 
 
 def read_history(tables: Tables, run_id: str, *, first_event_id: int, events_max: int) -> list[HistoryRow]:
@@ -41,6 +43,18 @@ def list_runs(tables: Tables, wanted: RunFilter) -> list[RunRow]:
 def list_tasks(tables: Tables, wanted: TaskFilter) -> list[TaskRow]:
     """Return tasks that match, newest first."""
     return [copy(row) for row in islice(_tasks(tables, wanted), max(wanted.limit, 0))]
+
+
+def named_blobs(tables: Tables, digests: AbstractSet[str]) -> set[str]:
+    """Return those of ``digests`` that a row names."""
+    named: set[str] = set()
+    for parked in tables.parked.values():
+        named |= digests_in(row.blob for row in parked.values())
+    named |= digests_in(blob for row in tables.tasks.values() for blob in (row.spec, row.status))
+    named |= digests_in(blob for row in tables.runs.values() for blob in (row.fixed, row.state, row.outcome))
+    for pages in tables.history.values():
+        named |= digests_in(page.blob for page in pages)
+    return named & digests
 
 
 def _runs(tables: Tables, wanted: RunFilter) -> Iterator[RunRow]:

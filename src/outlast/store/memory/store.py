@@ -1,6 +1,7 @@
 """The memory store: ``Tables`` behind the seam. What it holds ends with the process."""
 
 import logging
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from outlast.core.errors import InvariantBroken
@@ -77,6 +78,10 @@ class MemoryStore:
         for key in over:
             del tables.dedup[key]
         return len(over)
+
+    async def named_blobs(self, digests: AbstractSet[str]) -> set[str]:
+        """Return those of ``digests`` that a row names."""
+        return reading.named_blobs(self._tables(), digests)
 
     def _tables(self) -> Tables:
         if not self._open:

@@ -4,10 +4,12 @@ Owning the file is holding its lock (``lock.py``); ``claim`` raises the epoch, s
 process are refused. Commits run in the writer's thread, where SQLite lets the loop go on during the fsync.
 """
 
+import asyncio
 import logging
 import os
 import time
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final, TypeVar
 
@@ -17,7 +19,7 @@ from outlast.core.units import SECOND, Fence
 from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, HistoryRow, Load, Page, RunRow, TaskRow
 from outlast.store.base import RunFilter, StoreError, TaskFilter
 from outlast.store.migrate import migrate, migrations_in
-from outlast.store.sqlite import opening, queries, reading, writing
+from outlast.store.sqlite import opening, queries, reading, references, writing
 from outlast.store.sqlite.checkpointer import Checkpointer
 from outlast.store.sqlite.connection import Connection, connect
 from outlast.store.sqlite.lock import FileLock, Holder
@@ -155,6 +157,22 @@ class SqliteStore:
     async def list_tasks(self, filter: TaskFilter) -> list[TaskRow]:
         """Return tasks, newest first."""
         return await self._read(lambda connection: reading.list_tasks(connection, filter))
+
+    async def named_blobs(self, digests: AbstractSet[str]) -> set[str]:
+        """Return those of ``digests`` that a row names; read in a thread of its own."""
+        if not digests or self._vfs:
+            return set(digests)  # with a VFS there is no second connection: nothing can be ruled out
+        return await asyncio.to_thread(self._named_blobs, digests)
+
+    def _named_blobs(self, digests: AbstractSet[str]) -> set[str]:
+        try:
+            connection = self._connect()
+            try:
+                return references.named_blobs(connection, digests)
+            finally:
+                connection.close()
+        except apsw.Error as error:
+            raise opening.said(error, self.path) from error
 
     # In the writer's thread.
 
