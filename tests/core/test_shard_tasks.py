@@ -103,6 +103,23 @@ def test_a_completion_of_an_expired_lease_changes_nothing_and_is_kept_as_evidenc
     ]  # fmt: skip
 
 
+def test_a_word_of_an_old_holder_leaves_the_new_one_alone() -> None:
+    world = World()
+    world.enqueue(retry=QUICK)
+    old = world.lease("one")
+    world.pass_time(32)
+    new = world.lease("two")
+
+    refused = world.complete(old, i.TaskSucceeded(result=(payload("A"),)))
+
+    assert refused is not None
+    assert refused.code == "lease_lost"
+    assert (world.task_info().state, world.task_info().worker) == (replies.TaskState.LEASED, "two")
+    assert new.token.lease > old.token.lease
+    assert world.complete(new, i.TaskSucceeded(result=(payload("B"),)), worker="two") is None
+    assert world.task_info().result == (payload("B"),)
+
+
 def test_a_completion_after_expiry_and_before_the_next_lease_is_refused() -> None:
     world = World()
     world.enqueue(retry=QUICK)
