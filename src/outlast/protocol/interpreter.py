@@ -11,7 +11,7 @@ import threading
 from typing import Final
 
 SWITCH_INTERVAL: Final = 0.0005  # seconds for which a thread holds the interpreter while others want it
-COLLECT_AFTER: Final = (25_000, 20, 50)  # objects made and not freed, then collections of the generation below
+COLLECT_AFTER: Final = (50_000, 20, 50)  # objects made and not freed, then collections of the generation below
 
 _lock: Final = threading.Lock()
 

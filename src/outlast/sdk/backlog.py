@@ -3,7 +3,7 @@
 import queue
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 I = TypeVar("I")  # noqa: E741 - an item
@@ -27,12 +27,14 @@ class Backlog(Generic[I]):
         self._items.extend(items)
         self._wake()
 
-    def take(self) -> I:
-        """Return the next item, waiting for one."""
+    def take(self, idle: Callable[[], None] | None = None) -> I:
+        """Return the next item, waiting for one; ``idle`` is called before it waits."""
         while True:
             try:
                 item = self._items.popleft()
             except IndexError:
+                if idle is not None:
+                    idle()
                 self._sleep()
                 continue
             if self._items:

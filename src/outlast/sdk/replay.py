@@ -40,10 +40,7 @@ class Turn(msgspec.Struct, frozen=True):
 class WorkflowRun(Verbs):
     """One run in memory. Not for two threads at once; any thread may take the next turn."""
 
-    next_event_id: int = 1  # the first event that was not seen yet
-    closed: bool = False
-    _main: Task | None = None
-    _build: str = ""
+    __slots__ = ("_build", "_context", "_main", "_pending", "_proof", "closed", "next_event_id")
 
     def __init__(
         self,
@@ -59,6 +56,10 @@ class WorkflowRun(Verbs):
         super().__init__(definition, converter, namespace=namespace, workflow_id=workflow_id, run_id=run_id)
         if tracing:
             self._traced = []
+        self.next_event_id = 1  # the first event that was not seen yet
+        self.closed = False
+        self._main: Task | None = None
+        self._build = ""
         self._pending: list[Recorded] = []
         # What a converter of the user's gives is not known, so nothing can be proved of code that handles it.
         self._proof = proof_of(definition) if type(converter) is Converter else None

@@ -19,6 +19,7 @@ from outlast.sdk.replay import Turn, WorkflowRun
 THREADS_MAX: Final = 8
 TURN_MAX: Final = 2.0  # seconds for one turn: workflow code only decides, work belongs in tasks
 EVENTS_PER_SECOND: Final = 2000  # further time for the events that a turn replays, on a machine that is busy
+TELL_AFTER: Final = 0.002  # seconds for which finished turns gather while others wait: a hand-over costs as much as one
 CROWDED: Final = 0.1  # seconds for which all threads may be busy with others waiting before one is added
 LOOK_AGAIN: Final = 0.1
 LEAKED_MAX: Final = 64  # beyond it stuck threads are not replaced: each holds memory for good
@@ -84,6 +85,10 @@ class TurnInHand:
                     run_id=self.task.run_id,
                 )
             self.turn = self.run.advance(self.task)
+            if self.turn.closed:
+                # Nothing goes on from here: if the engine does not take the end, the run is built anew.
+                run, self.run = self.run, None
+                _close(run)
         except BaseException as error:  # noqa: BLE001 - the turn's end, not the thread's
             self.error = error
 
@@ -143,8 +148,9 @@ class TurnPool:
             elif item.settle():
                 self._waiting.pop(item, None)
                 stuck.append((item, _stack_of(item.thread)))
-                if item.run is not None:
-                    item.run.abandon()  # code that only loops over awaits lets go of its thread then
+                run = item.run
+                if run is not None:
+                    run.abandon()  # code that only loops over awaits lets go of its thread then
                 with self._counting:
                     self.leaked += 1
                     self._threads -= 1
@@ -170,12 +176,17 @@ class TurnPool:
             self._threads += 1
         threading.Thread(target=self._work, name="outlast-workflow", daemon=True).start()
 
+    def _tell(self) -> None:
+        if self._finished:
+            self._hands.call()
+
     def _work(self) -> None:
-        take, finished, hands = self._backlog.take, self._finished, self._hands
+        take, finished, tell = self._backlog.take, self._finished, self._tell
         ident = threading.get_ident()
         keep_generators()
+        tell_at = 0.0  # when what has finished is told even though more waits
         while True:
-            item = take()
+            item = take(tell)
             if item is None:
                 with self._counting:
                     self._threads -= 1
@@ -197,7 +208,10 @@ class TurnPool:
                 return
             self._waiting.pop(item, None)
             finished.append(item)
-            hands.call()
+            now = time.monotonic()
+            if now >= tell_at:
+                tell_at = now + TELL_AFTER
+                tell()
             del item
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from outlast.core.commands import ContinueAsNew
 from outlast.core.errors import Refusal, Unavailable
 from outlast.core.failure import Failure, FailureKind
 from outlast.core.inputs import CompleteWorkflowTasks, ReturnTasks, WorkflowTaskDone, WorkflowTaskNotDone, WorkflowToken
@@ -92,15 +93,12 @@ class Turns:
         self._held = 0
         self._changed = asyncio.Event()
         self._cache: OrderedDict[str, Cached] = OrderedDict()
-        self._saying: dict[
-            str, deque[WorkflowTask]
-        ] = {}  # runs whose last answer is under way, and what came meanwhile
+        # Runs whose last answer is under way, and the tasks that came meanwhile.
+        self._saying: dict[str, list[WorkflowTask] | None] = {}
         self._reading: set[asyncio.Task[None]] = set()
         self._finished: deque[TurnInHand] = deque()
         self._pool = TurnPool(self._finished, Hands(loop, self._collect))
-        self._answers = Sender(
-            self._answer, items_max=BATCH_ITEMS_MAX, bytes_max=REQUEST_BYTES_MAX // 2, size=lambda answer: answer.size
-        )
+        self._answers = Sender(self._answer, items_max=BATCH_ITEMS_MAX, bytes_max=REQUEST_BYTES_MAX // 2, size=_size_of)
 
     @property
     def leaked(self) -> int:
@@ -137,24 +135,26 @@ class Turns:
         self._held += len(tasks)
         ready: list[WorkflowTask] = []
         for task in tasks:
-            waiting = self._saying.get(task.run_id)
-            if waiting is None:
+            if task.run_id not in self._saying:
                 ready.append(task)
+                continue
+            # The engine has taken the last answer, or this task would not be here; its reply is about to come in.
+            waiting = self._saying[task.run_id]
+            if waiting is None:
+                self._saying[task.run_id] = [task]
             else:
-                # The engine has taken the last answer, or this task would not be here; its reply is about to come in.
                 waiting.append(task)
         self._pool.submit([item for task in ready if (item := self._begin(task)) is not None])
 
     def take_unstarted(self) -> list[WorkflowToken]:
         """Return the tokens of what has not begun, which will not begin any more."""
         tokens: list[WorkflowToken] = []
-        for item in self._pool.take_unstarted():
-            tokens.append(item.task.token)
-            self._release()
-        for waiting in self._saying.values():
-            tokens += [task.token for task in waiting]
-            self._held -= len(waiting)
-            waiting.clear()
+        tokens += [item.task.token for item in self._pool.take_unstarted()]
+        for run_id, waiting in self._saying.items():
+            if waiting:
+                tokens += [task.token for task in waiting]
+                self._saying[run_id] = None
+        self._release(len(tokens))
         return tokens
 
     async def drained(self) -> None:
@@ -204,7 +204,7 @@ class Turns:
             whole = await whole_history(self._transport, task, from_event_id=from_event_id)
         except HistoryGap as error:
             self._release()
-            self._saying.setdefault(task.run_id, deque())
+            self._saying.setdefault(task.run_id)
             self._answers.put([self._not_done(task, error.cause, recorded(error), run)])
             return
         except Refusal as error:
@@ -226,11 +226,11 @@ class Turns:
                     self._pool.close_run(item.run)
                 self._spawn(self._read(item.task, from_event_id=1))  # once: the whole history begins with event 1
                 continue
+            self._saying.setdefault(item.task.run_id)
             answers.append(self._answer_to(item))
-            self._release()
-        for answer in answers:
-            self._saying.setdefault(answer.item.token.run_id, deque())
-        self._answers.put(answers)
+        if answers:
+            self._release(len(answers))
+            self._answers.put(answers)
 
     def _answer_to(self, item: TurnInHand) -> Answer:
         task = item.task
@@ -246,7 +246,10 @@ class Turns:
                 sdk=SDK,
                 places=turn.places,
             )
-            return Answer(done, item.run, keep, LARGE_ITEM + sum(map(_size, turn.commands)))
+            size = LARGE_ITEM
+            for command in turn.commands:
+                size += _bytes_of(command)
+            return Answer(done, item.run, keep, size)
         error = item.error or AssertionError("a turn ended with neither commands nor an error")
         cause = error.cause if isinstance(error, HoldsRun) else "workflow_worker_unhandled_failure"
         failure = error.failure if isinstance(error, WorkflowTaskFailure) else recorded(error)
@@ -270,13 +273,24 @@ class Turns:
 
     async def _answer(self, answers: list[Answer]) -> None:
         """Say what became of turns until it is answered for; drop from memory what was not taken."""
-        done = [answer for answer in answers if isinstance(answer.item, WorkflowTaskDone)]
-        not_done = [answer for answer in answers if isinstance(answer.item, WorkflowTaskNotDone)]
+        ordered: list[Answer] = []
+        failed: list[Answer] = []
+        done: list[WorkflowTaskDone] = []
+        not_done: list[WorkflowTaskNotDone] = []
+        for answer in answers:
+            item = answer.item
+            if isinstance(item, WorkflowTaskDone):
+                ordered.append(answer)
+                done.append(item)
+            else:
+                failed.append(answer)
+                not_done.append(item)
+        ordered += failed
         request = CompleteWorkflowTasks(
             worker=self._worker,
-            done=tuple(answer.item for answer in done if isinstance(answer.item, WorkflowTaskDone)),
-            not_done=tuple(answer.item for answer in not_done if isinstance(answer.item, WorkflowTaskNotDone)),
-            new_run_ids=tuple(mint() for _ in done),
+            done=tuple(done),
+            not_done=tuple(not_done),
+            new_run_ids=tuple([mint() if _continues(item) else "" for item in done]),
         )
         try:
             reply = await self._answered(request)
@@ -285,7 +299,7 @@ class Turns:
                 raise
             await self._answer_apart(answers, error)
             return
-        for answer, said in zip([*done, *not_done], [*reply.done, *reply.not_done], strict=True):
+        for answer, said in zip(ordered, (*reply.done, *reply.not_done), strict=True):
             self._settle(answer, said)
 
     async def _answer_apart(self, answers: list[Answer], error: Refusal) -> None:
@@ -350,12 +364,12 @@ class Turns:
                     trace=stack,
                 )
                 self._release()
-                self._saying.setdefault(task.run_id, deque())
+                self._saying.setdefault(task.run_id)
                 # The run itself stays with its thread: it can be closed when that comes back.
                 self._answers.put([self._not_done(task, "deadlock_detected", failure, None)])
 
-    def _release(self) -> None:
-        self._held -= 1
+    def _release(self, count: int = 1) -> None:
+        self._held -= count
         self._changed.set()
 
     def _spawn(self, work: Any) -> None:
@@ -370,6 +384,17 @@ class Turns:
             LOGGER.warning("return_failed workflow_tasks=%d error=%s", len(request.workflow_tokens), error)
 
 
-def _size(command: msgspec.Struct) -> int:
-    payloads = getattr(command, "input", None) or getattr(command, "result", None) or ()
-    return sum(len(payload.data) for payload in payloads) + 200
+def _size_of(answer: Answer) -> int:
+    return answer.size
+
+
+def _bytes_of(command: msgspec.Struct) -> int:
+    size = 200
+    for payload in getattr(command, "input", None) or getattr(command, "result", None) or ():
+        size += len(payload.data)
+    return size
+
+
+def _continues(done: WorkflowTaskDone) -> bool:
+    """Say whether the run goes on as a new one, which needs an id."""
+    return bool(done.commands) and type(done.commands[-1]) is ContinueAsNew

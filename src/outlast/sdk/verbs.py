@@ -34,28 +34,49 @@ UUID_SALT: Final = "\x1fuuid"  # so that drawing an id does not move the numbers
 class Verbs:
     """The state of a run that its code can see or ask for."""
 
-    # What a run begins with: its own only once it is another, as a run should be quick to make.
-    attempt: int = 1
-    queue: str = ""
-    started_ns: int = 0
-    now_ns: int = 0
-    replaying: bool = True
-    watching: bool = False  # calls on this thread are watched by ``guard.watch``
-    history_length: int = 0
-    suggest_continue_as_new: bool = False
-    violation: HoldsRun | None = None
-    cancel_requested: bool = False
-    cancel_waiting: bool = False
-    shields: int = 0
-    disposed: bool = False
-    turn_events: Sequence[tuple[int, Any]] = ()
-    _ended_now: set[str | int] | None = None
-    _activities_made: int = 0
-    _timers_made: int = 0
-    _detached_made: int = 0
-    _random: random.Random | None = None
-    _uuids: random.Random | None = None
-    _traced: list[str] | None = None
+    # A run has more attributes than the interpreter keeps cheaply in a dictionary of its own, and many runs are made.
+    __slots__ = (
+        "_activities_made",
+        "_detached_made",
+        "_ended_now",
+        "_patches",
+        "_random",
+        "_timers_made",
+        "_traced",
+        "_uuids",
+        "activities",
+        "attempt",
+        "cancel_requested",
+        "cancel_waiting",
+        "canceled",
+        "conditions",
+        "converter",
+        "definition",
+        "disposed",
+        "history_length",
+        "issued",
+        "loop",
+        "mailboxes",
+        "markers",
+        "memo",
+        "namespace",
+        "now_ns",
+        "original_run_id",
+        "queue",
+        "replaying",
+        "run_id",
+        "scheduled",
+        "shields",
+        "started_ns",
+        "started_timers",
+        "suggest_continue_as_new",
+        "tags",
+        "timers",
+        "turn_events",
+        "violation",
+        "watching",
+        "workflow_id",
+    )
 
     def __init__(
         self, definition: WorkflowDefinition, converter: Converter, *, namespace: str, workflow_id: str, run_id: str
@@ -66,8 +87,21 @@ class Verbs:
         self.workflow_id = workflow_id
         self.run_id = run_id
         self.original_run_id = run_id
+        self.attempt = 1
+        self.queue = ""
         self.tags: dict[str, str] = {}
         self.memo: dict[str, Payload] = {}
+        self.started_ns = 0
+        self.now_ns = 0
+        self.replaying = True
+        self.watching = False  # calls on this thread are watched by ``guard.watch``
+        self.history_length = 0
+        self.suggest_continue_as_new = False
+        self.violation: HoldsRun | None = None
+        self.cancel_requested = False
+        self.cancel_waiting = False
+        self.shields = 0
+        self.disposed = False
 
         self.loop = loop_of(self)
         self.issued: list[commands.Command | None] = []
@@ -79,7 +113,15 @@ class Verbs:
         self.conditions: list[Condition] = []
         self.mailboxes: dict[str, Mailbox] = {}
         self.markers: list[MarkerRecorded] = []  # recorded by the turn that is replayed
+        self.turn_events: Sequence[tuple[int, Any]] = ()
+        self._ended_now: set[str | int] | None = None
+        self._activities_made = 0
+        self._timers_made = 0
+        self._detached_made = 0
+        self._random: random.Random | None = None
+        self._uuids: random.Random | None = None
         self._patches: dict[str, bool] = {}
+        self._traced: list[str] | None = None
 
     def begin(self, event: WorkflowExecutionStarted) -> None:
         """Take over what the run was started with."""
