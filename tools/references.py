@@ -17,7 +17,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from outlast.cli.parser import VERBS
+from outlast.cli.verbs import VERBS
 from outlast.core import errors, events, limits
 from outlast.server.settings import TABLE
 
@@ -102,6 +102,7 @@ class Recorder(ArgumentParser):
 
     def add_argument(self, *names: str, **settings: Any) -> Action:  # type: ignore[override]
         value = settings.get("metavar", "") if names[0].startswith("-") else ""
+        value = str(value).replace("|", "\\|")
         shown = " ".join([f"`{name}`" for name in names] + ([f"*{value}*"] if value else []))
         self.rows.append(f"| {shown} | {settings.get('help', '')} |\n")
         return super().add_argument(*names, **settings)
@@ -109,7 +110,7 @@ class Recorder(ArgumentParser):
 
 def commands_page() -> str:
     """Return the page of the command line: each command with its options."""
-    lines = [MADE.format(source="src/outlast/cli/parser.py"), "# Commands\n\n"]
+    lines = [MADE.format(source="src/outlast/cli/verbs.py"), "# Commands\n\n"]
     for verb in VERBS:
         recorder = Recorder()
         for option in verb.options:
@@ -121,17 +122,20 @@ def commands_page() -> str:
 
 
 def settings_page() -> str:
-    """Return the page of the server's settings."""
+    """Return the page of the settings."""
     lines = [
         MADE.format(source="src/outlast/server/settings.py"),
         "# Settings\n\n",
-        "A flag beats the environment.\n\n",
-        "| setting | flag | environment | default | |\n|---|---|---|---|---|\n",
+        "A flag beats the environment, which beats the file (`outlast.toml`, or `[tool.outlast]` of `pyproject.toml`).\n",
+        "The name is the key in the file; a dot stands for a table.\n",
+        "A secret can also be read from a file that the variable with `_FILE` at its end names.\n\n",
+        "| setting | flag | environment | default | a change | |\n|---|---|---|---|---|---|\n",
     ]
     for row in TABLE:
         default = f"`{row.default}`" if row.default else ""
         flag = f"`{row.flag}`" if row.flag else ""
-        lines.append(f"| {row.name} | {flag} | `{row.env}` | {default} | {row.sentence} |\n")
+        change = "at once" if row.reloadable else "restart"
+        lines.append(f"| {row.name} | {flag} | `{row.env}` | {default} | {change} | {row.sentence} |\n")
     return "".join(lines)
 
 

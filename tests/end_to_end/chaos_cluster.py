@@ -74,7 +74,7 @@ class Cluster:
         module = "tests.end_to_end.planted" if self._plant else "outlast.cli"
         serve = ["serve", "--store", f"sqlite:///{self.store}", "--port", port, "--task-lease", TASK_LEASE]
         return self._children.start(
-            "engine", [sys.executable, "-m", module, *serve], PLANT=self._plant, OUTLAST_LOG="WARNING"
+            "engine", [sys.executable, "-m", module, *serve], PLANT=self._plant, OUTLAST_LOG__LEVEL="WARNING"
         )
 
     def _start_worker(self, n: int) -> Child:
@@ -84,5 +84,5 @@ class Cluster:
             [sys.executable, "-m", "outlast.cli", "worker", "start", app, "--server", self.address],
             CHAOS_LEDGER=str(self.folder),
             CHAOS_DESTINATION=self._destination.last_word,
-            OUTLAST_LOG="ERROR",
+            OUTLAST_LOG__LEVEL="ERROR",
         )

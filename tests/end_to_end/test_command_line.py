@@ -1,5 +1,6 @@
 """The command line: what it prints, its exit codes, and how it answers bad input."""
 
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -42,13 +43,25 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_help_imports_nothing_heavy() -> None:
-    script = f"import sys, outlast.cli; outlast.cli.main(['--help']); print(sorted(set(sys.modules) & {HEAVY!r}))"
+@pytest.mark.parametrize("argv", [["--help"], ["workflow", "list", "--help"], ["serve", "--help"]], ids=" ".join)
+def test_help_imports_nothing_heavy(argv: list[str]) -> None:
+    script = f"import sys, outlast.cli; outlast.cli.main({argv!r}); print(sorted(set(sys.modules) & {HEAVY!r}))"
 
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip().endswith("[]")
-    assert "outlast workflow list" in done.stdout
+    assert f"outlast {' '.join(argv[:-1])}" in done.stdout
+
+
+@pytest.mark.slow
+def test_help_takes_less_than_150_ms_of_processor_time() -> None:
+    def spent() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "outlast.cli", "--help"], capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(spent() for _ in range(5)) < 0.150
 
 
 def test_the_file_is_looked_into_when_nothing_runs(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,7 +145,18 @@ CASES: list[tuple[list[str], int, str]] = [
     (["workflow", "list", "--server", "127.0.0.1:1"], 2, "http://"),
     (["workflow", "list", "--server", "http://127.0.0.1:1", "--store", "sqlite:///outlast.db"], 2, "Both"),
     (["workflow", "signal", "o-7", "approve", "{no"], 2, "no JSON"),
-    (["workflow", "signal", "o-7", "approve"], 5, "No engine is running"),
+    (["workflow", "signal", "o-7", "approve"], 3, "workflow_not_found"),
+    (["workflow", "list", "--statsu", "running"], 2, "Did you mean --status"),
+    (["workflow", "cancel", "a", "b"], 2, "--yes"),
+    (["workflow", "start", "order", "text"], 2, "quote it twice: '\"text\"'"),
+    (["task", "enqueue", "resize", "--tag", "plain"], 2, "NAME=VALUE"),
+    (["task", "enqueue"], 2, "no type"),
+    (["task", "enqueue", "--file", "none.jsonl"], 2, "cannot be read"),
+    (["task", "show", "nope"], 3, "task_not_found"),
+    (["task", "list", "--state", "happy"], 2, "enqueued"),
+    (["workflow", "result", "order 7\x1b[31m"], 5, "No engine is running"),
+    (["config", "show", "--config", "none.toml"], 3, "none.toml"),
+    (["config", "show", "--profile", "prod"], 2, "[profile.prod]"),
     (["serve", "--listen", "0.0.0.0:0"], 2, "OUTLAST_TOKEN"),
     (["serve", "--listen", "here"], 2, "HOST:PORT"),
     (["serve", "--port", "x"], 2, "--port"),

@@ -10,9 +10,9 @@ from outlast.server.stores import path_of
 
 
 def test_a_flag_beats_the_environment_which_beats_the_default() -> None:
-    environ = {"OUTLAST_LISTEN": "127.0.0.1:1111", "OUTLAST_STORE": "sqlite:///env.db"}
+    environ = {"OUTLAST_HTTP__LISTEN": "127.0.0.1:1111", "OUTLAST_STORE": "sqlite:///env.db"}
 
-    settings = read_settings({"listen": "127.0.0.1:2222"}, environ)
+    settings = read_settings({"http.listen": "127.0.0.1:2222"}, environ)
 
     assert (settings.port, settings.store) == (2222, "sqlite:///env.db")
     assert read_settings({}, {}).store == "sqlite:///outlast.db"
@@ -21,10 +21,10 @@ def test_a_flag_beats_the_environment_which_beats_the_default() -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.4", "example.com", "[::]"], ids=str)
 def test_a_public_address_needs_a_token(host: str) -> None:
     with pytest.raises(Invalid) as refused:
-        read_settings({"listen": f"{host}:7070"}, {})
+        read_settings({"http.listen": f"{host}:7070"}, {})
 
     assert "OUTLAST_TOKEN" in refused.value.remedy
-    assert read_settings({"listen": f"{host}:7070"}, {"OUTLAST_TOKEN": "x"}).token == "x"
+    assert read_settings({"http.listen": f"{host}:7070"}, {"OUTLAST_TOKEN": "x"}).token == "x"
 
 
 def test_a_token_may_come_from_a_file(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_a_token_may_come_from_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("listen", ["7070", "127.0.0.1:", "127.0.0.1:70707", "127.0.0.1:-1", "127.0.0.1:x"], ids=str)
 def test_an_address_to_listen_on_that_is_none_is_refused(listen: str) -> None:
     with pytest.raises(Invalid) as refused:
-        read_settings({"listen": listen}, {})
+        read_settings({"http.listen": listen}, {})
 
     assert listen in refused.value.fact
 

@@ -2,18 +2,19 @@
 
 import asyncio
 import contextlib
-import os
 import signal
 import sys
 from typing import Final
 
+import msgspec
+
 from outlast.cli import exits
 from outlast.cli.arguments import Arguments
+from outlast.cli.given import sources
 from outlast.cli.running import log_to_stderr, run_fast
-from outlast.cli.serve import flags_of
 from outlast.core.errors import Invalid
 from outlast.server.assemble import Server
-from outlast.server.settings import Settings, is_loopback, read_settings
+from outlast.server.settings import Settings, is_loopback, settings_from
 
 STOP_WITHIN: Final = 70.0  # seconds: the drain of a worker and a little
 AGAIN_AFTER: Final = 1.0  # seconds before a worker that died is started again
@@ -25,16 +26,17 @@ _SAID_WHY: Final = frozenset({exits.USAGE, exits.NOT_FOUND, exits.REFUSED})  # s
 
 def dev(arguments: Arguments) -> int:
     """Run until told to stop."""
-    flags = flags_of(arguments)
-    flags["namespaces"] = ",".join(dict.fromkeys(("default", arguments.namespace or "default")))
-    settings = read_settings(flags, os.environ)
+    found = sources(arguments)
+    settings = settings_from(found)
+    namespaces = dict.fromkeys((*settings.namespaces, found.text("namespace")))
+    settings = msgspec.structs.replace(settings, namespaces=tuple(namespaces))
     if not is_loopback(settings.host):
         raise Invalid(
             "invalid_request",
             f"dev does not listen on {settings.host}.",
             remedy="Use outlast serve for other machines.",
         )
-    log_to_stderr()
+    log_to_stderr(settings.log_level, settings.log_format)
     return run_fast(lambda: _dev(arguments, settings))
 
 

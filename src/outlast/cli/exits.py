@@ -1,7 +1,10 @@
 """Exit codes, and how what went wrong is said: code, fact, remedy, on stderr; never a traceback for bad input."""
 
 import sys
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from outlast.core.replies import RunStatus, TaskState
 
 DONE: Final = 0
 FAILED: Final = 1  # the run failed
@@ -31,16 +34,19 @@ _BY_CODE: Final = {
 }
 
 
-class Told(Protocol):
-    """An error with a code, a fact and a way out."""
-
-    code: str
-    remedy: str
-
-
 def exit_code_of(code: str) -> int:
     """Return the exit code for an error's code."""
     return _BY_CODE.get(code, REFUSED)
+
+
+def of_status(status: "RunStatus") -> int:
+    """Return the exit code for a run that ended so."""
+    return DONE if status.value in {"completed", "continued_as_new"} else FAILED
+
+
+def of_state(state: "TaskState") -> int:
+    """Return the exit code for a task that ended so."""
+    return DONE if state.value == "succeeded" else FAILED
 
 
 def complain(code: str, fact: str, remedy: str) -> int:

@@ -1,17 +1,22 @@
 """Where a command looks: a server, the engine that has the file, or the file itself when nothing runs."""
 
-import os
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import Final, Protocol
 
 from outlast.cli.arguments import Arguments
+from outlast.cli.given import sources
+from outlast.cli.printing import talk
+from outlast.cli.shapes import CountOut
 from outlast.core.errors import Invalid, NotFound, Unavailable
 from outlast.core.inputs import DescribeTask, DescribeWorkflow, Request
 from outlast.core.replies import Reply, TaskInfo, WorkflowInfo
 from outlast.protocol.transport import Attempt, HistoryPage, Listing, Transport
 
-REACH_WITHIN = 5.0  # seconds
+REACH_WITHIN: Final = 5.0  # seconds
+PAGE: Final = 500
+COUNT_MAX: Final = 100_000  # what is counted by pages, here
 
 
 class Look(Protocol):
@@ -27,7 +32,15 @@ class Look(Protocol):
 
     async def runs(self, *, type: str, status: str, cursor: str, limit: int) -> Listing: ...
 
-    async def send(self, request: Request) -> Reply: ...
+    async def tasks(self, *, type: str, state: str, queue: str, run_id: str, cursor: str, limit: int) -> Listing: ...
+
+    async def count_runs(self, *, type: str, status: str) -> CountOut: ...
+
+    async def count_tasks(self, *, type: str, state: str, queue: str, run_id: str) -> CountOut: ...
+
+    async def send(self, request: Request, *, wait: float | None = REACH_WITHIN) -> Reply:
+        """Send a request; ``wait`` is how many seconds it may take, None for as long as it takes."""
+        ...
 
 
 class Remote:
@@ -60,9 +73,25 @@ class Remote:
         """Return a page of runs."""
         return await self._transport.list_runs(type=type, status=status, cursor=cursor, limit=limit)
 
-    async def send(self, request: Request) -> Reply:
+    async def tasks(self, *, type: str, state: str, queue: str, run_id: str, cursor: str, limit: int) -> Listing:
+        """Return a page of tasks."""
+        return await self._transport.list_tasks(
+            type=type, state=state, queue=queue, run_id=run_id, cursor=cursor, limit=limit
+        )
+
+    async def count_runs(self, *, type: str, status: str) -> CountOut:
+        """Count runs."""
+        return await _counted(lambda cursor: self.runs(type=type, status=status, cursor=cursor, limit=PAGE))
+
+    async def count_tasks(self, *, type: str, state: str, queue: str, run_id: str) -> CountOut:
+        """Count tasks."""
+        return await _counted(
+            lambda cursor: self.tasks(type=type, state=state, queue=queue, run_id=run_id, cursor=cursor, limit=PAGE)
+        )
+
+    async def send(self, request: Request, *, wait: float | None = REACH_WITHIN) -> Reply:
         """Send a request."""
-        return await self._transport.call(request, timeout=REACH_WITHIN)
+        return await self._transport.call(request, timeout=wait)
 
 
 class Direct:
@@ -102,9 +131,25 @@ class Direct:
         """Return a page of runs."""
         return await self._reader.list_runs(self._namespace, type=type, status=status, cursor=cursor, limit=limit)
 
-    async def send(self, request: Request) -> Reply:
+    async def tasks(self, *, type: str, state: str, queue: str, run_id: str, cursor: str, limit: int) -> Listing:
+        """Return a page of tasks."""
+        return await self._reader.list_tasks(
+            self._namespace, type=type, state=state, queue=queue, run_id=run_id, cursor=cursor, limit=limit
+        )
+
+    async def count_runs(self, *, type: str, status: str) -> CountOut:
+        """Count runs."""
+        return await _counted(lambda cursor: self.runs(type=type, status=status, cursor=cursor, limit=PAGE))
+
+    async def count_tasks(self, *, type: str, state: str, queue: str, run_id: str) -> CountOut:
+        """Count tasks."""
+        return await _counted(
+            lambda cursor: self.tasks(type=type, state=state, queue=queue, run_id=run_id, cursor=cursor, limit=PAGE)
+        )
+
+    async def send(self, request: Request, *, wait: float | None = REACH_WITHIN) -> Reply:
         """Refuse: a change needs an engine."""
-        del request  # refused whatever it is
+        del request, wait  # refused whatever it is
         raise Unavailable(
             "unavailable",
             f"No engine is running on {self._path}, and a change needs one.",
@@ -112,35 +157,74 @@ class Direct:
         )
 
 
+async def _counted(page: Callable[[str], Awaitable[Listing]]) -> CountOut:
+    """Count by pages, to a bound."""
+    count, cursor = 0, ""
+    while count < COUNT_MAX:
+        listing = await page(cursor)
+        count += len(listing.runs) + len(listing.tasks)
+        cursor = listing.next
+        if not cursor:
+            return CountOut(count=count)
+    return CountOut(count=count, approximate=True)
+
+
 @asynccontextmanager
-async def reached(arguments: Arguments) -> AsyncGenerator[Look]:
-    """Give what the arguments name: --server, else --store, else the environment, else ./outlast.db."""
+async def reached(arguments: Arguments, *, write: bool = False) -> AsyncGenerator[Look]:
+    """Give what the settings name: a server, the engine that has the store's file, or the file itself.
+
+    With ``write``, where nobody has the file an engine is started in this process for as long as the change takes.
+    """
     if arguments.server and arguments.store:
         raise Invalid("invalid_request", "Both --server and --store are given.", remedy="Give one of them.")
-    address = arguments.server or ("" if arguments.store else os.environ.get("OUTLAST_SERVER", ""))
+    found = sources(arguments)
+    namespace, token = found.text("namespace"), found.text("token")
+    address = "" if arguments.store else found.text("server")
     path = ""
     if not address:
-        from outlast.server.settings import value_of
-        from outlast.server.stores import holder_of, path_of
+        from outlast.server.stores import holder_of
 
-        url = value_of("store", {"store": arguments.store}, os.environ)
-        if url.startswith("memory:"):
-            raise NotFound(
-                "store_not_found", "A store in memory is seen by its own process only.", remedy="Use --server URL."
-            )
-        path = path_of(url)
+        path = _file_of(found.text("store"))
         address = holder_of(path)
-    if not address:
-        direct = Direct(path, arguments.namespace)
-        try:
-            yield direct
-        finally:
-            direct.close()
-        return
-    from outlast.sdk.http import HttpTransport
+    if address:
+        from outlast.sdk.http import HttpTransport
 
-    transport = HttpTransport(address, namespace=arguments.namespace, token=os.environ.get("OUTLAST_TOKEN", ""))
+        transport = HttpTransport(address, namespace=namespace, token=token)
+        try:
+            yield Remote(transport)
+        finally:
+            await transport.close()
+        return
+    direct = Direct(path, namespace)  # it says what is wrong with the file, and makes none
     try:
-        yield Remote(transport)
+        if not write:
+            yield direct
+            return
     finally:
-        await transport.close()
+        direct.close()
+    async with _engine(arguments, path, namespace) as own:
+        yield Remote(own)
+
+
+def _file_of(url: str) -> str:
+    from outlast.server.stores import path_of
+
+    if url.startswith("memory:"):
+        raise NotFound(
+            "store_not_found", "A store in memory is seen by its own process only.", remedy="Use --server URL."
+        )
+    return path_of(url)
+
+
+@asynccontextmanager
+async def _engine(arguments: Arguments, path: str, namespace: str) -> AsyncGenerator[Transport]:
+    """Give the way to an engine of this process, which has the file for a moment."""
+    from outlast.server.embedded import start
+
+    engine = await asyncio.to_thread(start, f"sqlite:///{path}", namespace=namespace, serve=False)
+    talk(arguments, f"No engine was running on {path}: one runs here for this change.")
+    try:
+        yield engine.transport
+    finally:
+        await engine.transport.close()
+        await asyncio.to_thread(engine.stop)

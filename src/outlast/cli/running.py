@@ -8,24 +8,51 @@ import sys
 import time
 from collections.abc import Callable, Coroutine
 from types import FrameType
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
+
+from outlast.cli.printing import json_line
+from outlast.cli.shapes import instant
+from outlast.server.settings import LogFormat
 
 Result = TypeVar("Result")
 
-_LEVELS: Final = {"DEBUG", "INFO", "WARNING", "ERROR"}
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line, for machines that gather logs."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record with its instant, level, logger and text, and the trace if there is one."""
+        body: dict[str, object] = {
+            "at": instant(int(record.created * 1e9)),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            body["trace"] = self.formatException(record.exc_info)
+        return json_line(body).rstrip("\n")
 
 
-def log_to_stderr() -> None:
-    """Log one line each on stderr; ``OUTLAST_LOG`` sets the level."""
-    level = os.environ.get("OUTLAST_LOG", "INFO").upper()
+def log_to_stderr(level: str = "info", format: LogFormat = LogFormat.AUTO) -> None:
+    """Log one line each on stderr: for people on a terminal, JSON lines elsewhere, unless ``format`` says which."""
+    lines = sys.stderr.isatty() if format is LogFormat.AUTO else format is LogFormat.LINE
+    formatter: logging.Formatter
+    if lines:
+        formatter = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S")
+        formatter.converter = time.gmtime
+    else:
+        formatter = JsonLines()
     handler = logging.StreamHandler(sys.stderr)
-    formatter = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S")
-    formatter.converter = time.gmtime
     handler.setFormatter(formatter)
     root = logging.getLogger()
     root.addHandler(handler)
-    root.setLevel(level if level in _LEVELS else "INFO")
+    set_log_level(level)
     logging.getLogger("uvicorn").setLevel("ERROR")  # neither its starting nor what strangers send is news
+
+
+def set_log_level(level: str) -> None:
+    """Log from this level on."""
+    logging.getLogger().setLevel(level.upper())
 
 
 async def until_told(loop: asyncio.AbstractEventLoop) -> None:

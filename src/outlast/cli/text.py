@@ -1,8 +1,12 @@
 """Spans, instants and tables for people."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
+from unicodedata import combining, east_asian_width
+
+GAP: Final = 2  # columns between those of a table
+NARROWEST: Final = 8  # columns of a cell that was cut
 
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
@@ -46,9 +50,61 @@ def clean(text: str) -> str:
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
-def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """Return rows in columns; each cell on one line."""
+def table(
+    heads: tuple[str, ...],
+    rows: Sequence[tuple[str, ...]],
+    *,
+    width: int = 0,
+    paint: Callable[[str, str], str] | None = None,
+) -> str:
+    """Return rows in columns; each cell on one line. Where ``width`` is given, long cells are cut so that lines fit it.
+
+    ``paint`` is given the head of a column and a padded cell, and returns it with what colours it.
+    """
     cells = [heads, *(tuple(clean(cell) for cell in row) for row in rows)]
-    widths = [max(len(row[n]) for row in cells) for n in range(len(heads))]
-    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    widths = [max(columns(row[n]) for row in cells) for n in range(len(heads))]
+    if width:
+        _narrow(widths, width - GAP * (len(heads) - 1))
+    lines = [_line(row, widths, heads, paint if n else None) for n, row in enumerate(cells)]
     return "\n".join(lines) + "\n"
+
+
+def columns(text: str) -> int:
+    """Return how many columns of a terminal ``text`` takes."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(sign) else 2 if east_asian_width(sign) in "WF" else 1 for sign in text)
+
+
+def cut(text: str, width: int) -> str:
+    """Return ``text`` within ``width`` columns, the cut marked."""
+    if columns(text) <= width:
+        return text
+    kept = ""
+    for sign in text:
+        if columns(kept + sign) >= width:
+            break
+        kept += sign
+    return kept + "…"
+
+
+def _narrow(widths: list[int], room: int) -> None:
+    """Take from the widest column until all fit, down to a width in which a cell still says something."""
+    while sum(widths) > room:
+        widest = max(range(len(widths)), key=lambda n: widths[n])
+        if widths[widest] <= NARROWEST:
+            return
+        rest = sorted(widths)[-2] if len(widths) > 1 else 0
+        over = sum(widths) - room
+        widths[widest] = max(NARROWEST, min(widths[widest] - 1, max(rest, widths[widest] - over)))
+
+
+def _line(
+    row: tuple[str, ...], widths: list[int], heads: tuple[str, ...], paint: Callable[[str, str], str] | None
+) -> str:
+    parts: list[str] = []
+    for head, cell, width in zip(heads, row, widths, strict=True):
+        text = cut(cell, width)
+        padded = text + " " * (width - columns(text))
+        parts.append(paint(head, padded) if paint is not None else padded)
+    return (" " * GAP).join(parts).rstrip()

@@ -1,6 +1,6 @@
 """``outlast version``."""
 
-import sys
+import platform
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
 
@@ -8,11 +8,19 @@ from outlast.cli.arguments import Arguments
 from outlast.cli.exits import DONE
 
 
-def version(_: Arguments) -> int:
-    """Print the version of the package."""
+def version(arguments: Arguments) -> int:
+    """Print the version of the package, and with --json what it runs on."""
     try:
         number = version_of("outlast")
     except PackageNotFoundError:
         number = "unknown: it runs from a checkout"
-    sys.stdout.write(f"outlast {number}\n")
+    if not arguments.json:
+        print(f"outlast {number}")
+        return DONE
+    from outlast.cli.printing import json_line, put
+    from outlast.cli.shapes import VersionOut
+    from outlast.server.looking import schema_known, sqlite_version
+
+    out = VersionOut(version=number, python=platform.python_version(), sqlite=sqlite_version(), schema=schema_known())
+    put(json_line(out))
     return DONE

@@ -2,16 +2,18 @@
 
 import asyncio
 import linecache
-import sys
 import time
 from collections import Counter
 from typing import Final
 
 from outlast.cli import exits
 from outlast.cli.arguments import Arguments
+from outlast.cli.printing import json_line, mode_of
 from outlast.cli.reach import Look, reached
+from outlast.cli.shapes import WhyOut
 from outlast.cli.steps import Step, steps_of
 from outlast.cli.text import ago, clean, instant, span
+from outlast.cli.watching import shown
 from outlast.core.errors import NotFound
 from outlast.core.replies import RunStatus, TaskInfo, TaskState, WorkflowInfo
 
@@ -31,22 +33,20 @@ def why(arguments: Arguments) -> int:
 
 async def _why(arguments: Arguments) -> int:
     async with reached(arguments) as look:
-        now = time.time_ns()  # noqa: TID251 - the watch of the person who reads it
-        info = await _find(look, arguments.id)
-        steps = await _steps(look, info) if isinstance(info, WorkflowInfo) else []
-    if arguments.json:
-        import msgspec
 
-        sys.stdout.write(msgspec.json.encode(as_json(info, steps, now=now)).decode() + "\n")
-    else:
-        lines = (
-            lines_of_workflow(info, steps, now=now) if isinstance(info, WorkflowInfo) else lines_of_task(info, now=now)
-        )
-        sys.stdout.write("\n".join(lines) + "\n")
-    return exits.DONE
+        async def once() -> tuple[str, int | None]:
+            now = time.time_ns()  # noqa: TID251 - the watch of the person who reads it
+            info = await find(look, arguments.id)
+            steps = await _steps(look, info) if isinstance(info, WorkflowInfo) else []
+            answer = why_out(info, steps, now=now)
+            text = json_line(answer) if mode_of(arguments) == "json" else "\n".join(answer.lines) + "\n"
+            ended = not arguments.watch or not answer.waits_for
+            return text, exits.DONE if ended else None
+
+        return await shown(arguments, once)
 
 
-async def _find(look: Look, id: str) -> WorkflowInfo | TaskInfo:
+async def find(look: Look, id: str) -> WorkflowInfo | TaskInfo:
     """An id is taken for a workflow's first, then for a task's."""
     try:
         return await look.workflow(id)
@@ -156,44 +156,59 @@ def lines_of_task(info: TaskInfo, *, now: int) -> list[str]:
             lines.append(_line("ended by", f"{info.failure.type}: {info.failure.message}"))
         lines.append(_line("ended", instant(info.closed_at)))
         return lines
-    waits = info.why or f"{state}: queue {info.queue}"
-    if info.run_at > now:
-        waits += f", due {instant(info.run_at)} ({ago(info.run_at, now)})"
-    lines.append(_line("waits for", waits))
+    lines.append(_line("waits for", waits_for_task(info, now=now)))
     if info.failure is not None:
         lines.append(_line("last error", f"{info.failure.type}: {info.failure.message}"))
     if info.workflow_id:
         lines.append(_line("part of", f"workflow {info.workflow_id}"))
-    if info.state is TaskState.ENQUEUED and not info.polled:
-        lines.append(_line("helps", f"outlast worker start APP --queue {_quoted(info.queue)}"))
+    lines += [_line("helps", text) for text in helps_task(info)]
     return lines
 
 
-def as_json(info: WorkflowInfo | TaskInfo, steps: list[Step], *, now: int) -> dict[str, object]:
+def waits_for_task(info: TaskInfo, *, now: int) -> str:
+    """Return what an open task waits for, in words."""
+    waits = info.why or f"{info.state.value.replace('_', ' ')}: queue {info.queue}"
+    if info.run_at > now:
+        waits += f", due {instant(info.run_at)} ({ago(info.run_at, now)})"
+    return waits
+
+
+def helps_task(info: TaskInfo) -> list[str]:
+    """Return commands that would move an open task on."""
+    if info.state is TaskState.ENQUEUED and not info.polled:
+        return [f"outlast worker start APP --queue {_quoted(info.queue)}"]
+    return []
+
+
+def why_out(info: WorkflowInfo | TaskInfo, steps: list[Step], *, now: int) -> WhyOut:
     """Return the answer for programs."""
     if isinstance(info, TaskInfo):
-        return {
-            "kind": "task",
-            "id": info.task_id,
-            "type": info.type,
-            "state": info.state,
-            "waits_for": info.why if info.state in _TASK_OPEN else "",
-            "attempt": info.attempt,
-            "attempts_max": info.attempts_max,
-            "lines": lines_of_task(info, now=now),
-        }
-    return {
-        "kind": "workflow",
-        "id": info.workflow_id,
-        "run_id": info.run_id,
-        "type": info.type,
-        "status": info.status,
-        "waits_for": waits_for(info, now=now) if info.status is _RUN_OPEN else "",
-        "at": sorted(set((info.places or {}).values())),
-        "before": [step.name for step in steps if step.kind in {"activity", "timer"} and step.ended_at],
-        "helps": helps(info) if info.status is _RUN_OPEN else [],
-        "lines": lines_of_workflow(info, steps, now=now),
-    }
+        is_open = info.state in _TASK_OPEN
+        return WhyOut(
+            kind="task",
+            id=info.task_id,
+            run_id=info.run_id,
+            type=info.type,
+            state=info.state.value,
+            waits_for=waits_for_task(info, now=now) if is_open else "",
+            at=(),
+            before=(),
+            helps=tuple(helps_task(info)) if is_open else (),
+            lines=tuple(lines_of_task(info, now=now)),
+        )
+    is_open = info.status is _RUN_OPEN
+    return WhyOut(
+        kind="workflow",
+        id=info.workflow_id,
+        run_id=info.run_id,
+        type=info.type,
+        state=info.status.value,
+        waits_for=waits_for(info, now=now) if is_open else "",
+        at=tuple(sorted(set((info.places or {}).values()))),
+        before=tuple(step.name for step in steps if step.kind in {"activity", "timer"} and step.ended_at),
+        helps=tuple(helps(info)) if is_open else (),
+        lines=tuple(lines_of_workflow(info, steps, now=now)),
+    )
 
 
 def _state_of(info: WorkflowInfo) -> str:

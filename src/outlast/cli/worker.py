@@ -8,9 +8,11 @@ import time
 
 from outlast.cli import exits
 from outlast.cli.arguments import Arguments
+from outlast.cli.given import sources
 from outlast.cli.running import log_to_stderr
-from outlast.core.errors import Invalid, Refusal
-from outlast.server.settings import DEFAULT_LISTEN
+from outlast.core.errors import Refusal
+from outlast.sdk.app import TOKEN_VARIABLE
+from outlast.server.settings import LogFormat, worker_settings_from
 
 LOOK_EVERY = 0.2  # seconds
 
@@ -19,16 +21,17 @@ def start(arguments: Arguments) -> int:
     """Work until told to stop. A worker that cannot go on (wrong token, no such namespace) ends with REFUSED."""
     from outlast.sdk.loading import load_app
 
-    server = arguments.server or os.environ.get("OUTLAST_SERVER", "") or f"http://{DEFAULT_LISTEN}"
-    if not server.startswith(("http://", "https://")):
-        raise Invalid("invalid_request", f'--server is "{server}".', remedy="Write http://HOST:PORT.")
-    log_to_stderr()
+    found = sources(arguments)
+    settings = worker_settings_from(found)
+    log_to_stderr(found.choice("log.level"), LogFormat(found.choice("log.format")))
+    if settings.token:
+        os.environ[TOKEN_VARIABLE] = settings.token  # where the SDK looks for it
     app = load_app(arguments.target)
-    if arguments.namespace:
-        app.namespace = arguments.namespace
+    if found.find("namespace").chosen:
+        app.namespace = found.text("namespace")
     told = until_told()
-    app.start_worker(server, queues=arguments.queue or ())
-    sys.stdout.write(f"worker for {arguments.target} polls {server}\n")
+    app.start_worker(settings.server, queues=settings.queues, threads=settings.threads)
+    sys.stdout.write(f"worker for {arguments.target} polls {settings.server}\n")
     sys.stdout.flush()
     try:
         worker = app.worker

@@ -1,27 +1,35 @@
-"""``outlast workflow list | show | signal | cancel``."""
+"""``outlast workflow list | count | show | history``."""
 
 import asyncio
 import sys
 import time
-from typing import Any, Final, cast
-
-import msgspec
-import uuid_utils
+from typing import Final
 
 from outlast.cli import exits
 from outlast.cli.arguments import Arguments
+from outlast.cli.printing import json_line, mode_of, put, rows_text, table_text, talk
 from outlast.cli.reach import Look, reached
+from outlast.cli.shapes import (
+    CountOut,
+    EventOut,
+    StepOut,
+    WorkflowShown,
+    instant,
+    plain,
+    workflow_out,
+)
 from outlast.cli.steps import Step, steps_of
-from outlast.cli.text import ago, clean, instant, span, table
+from outlast.cli.text import ago, clean, span
+from outlast.cli.text import instant as instant_text
+from outlast.cli.watching import shown
 from outlast.cli.why import waits_for
 from outlast.core.errors import Invalid
 from outlast.core.events import Event
-from outlast.core.inputs import CancelWorkflow, SignalWorkflow
-from outlast.core.payload import Payload
-from outlast.core.replies import Accepted, RunStatus, WorkflowInfo
+from outlast.core.replies import RunStatus, WorkflowInfo
 
 PAGE: Final = 500
 WHY_ROWS: Final = 40  # rows of a list that are asked what they wait for
+FOLLOW_EVERY: Final = 0.5  # seconds
 
 Recorded = tuple[int, int, Event]
 
@@ -34,26 +42,37 @@ def list_(arguments: Arguments) -> int:
 async def _list(arguments: Arguments) -> int:
     if arguments.limit < 1:
         raise Invalid("invalid_request", f"--limit is {arguments.limit}.", remedy="Give at least 1.")
-    infos: list[WorkflowInfo] = []
     async with reached(arguments) as look:
-        cursor = ""
-        while len(infos) < arguments.limit:
-            page = await look.runs(
-                type=arguments.type,
-                status=arguments.status,
-                cursor=cursor,
-                limit=min(PAGE, arguments.limit - len(infos)),
-            )
-            infos += page.runs
-            cursor = page.next
-            if not cursor:
-                break
+
+        async def once() -> tuple[str, int | None]:
+            infos, more = await _page(arguments, look)
+            if more and not arguments.watch:
+                talk(arguments, f"There are more; --limit {arguments.limit * 2} shows them.")
+            return _listed(arguments, infos), None
+
+        return await shown(arguments, once)
+
+
+async def _page(arguments: Arguments, look: Look) -> tuple[list[WorkflowInfo], bool]:
+    infos: list[WorkflowInfo] = []
+    cursor = ""
+    while len(infos) < arguments.limit:
+        page = await look.runs(
+            type=arguments.type, status=arguments.status, cursor=cursor, limit=min(PAGE, arguments.limit - len(infos))
+        )
+        infos += page.runs
+        cursor = page.next
+        if not cursor:
+            break
+    if mode_of(arguments) != "id":
         infos = [await _asked(look, info) if n < WHY_ROWS else info for n, info in enumerate(infos)]
-    if arguments.json:
-        for info in infos:
-            sys.stdout.write(msgspec.json.encode(_listed(info)).decode() + "\n")
-        return exits.DONE
+    return infos, bool(cursor)
+
+
+def _listed(arguments: Arguments, infos: list[WorkflowInfo]) -> str:
     now = time.time_ns()  # noqa: TID251 - the watch of the person who reads it
+    if mode_of(arguments) != "table":
+        return rows_text(arguments, [workflow_out(info) for info in infos], (), lambda _: ())
     rows = [
         (
             info.workflow_id,
@@ -64,10 +83,7 @@ async def _list(arguments: Arguments) -> int:
         )
         for info in infos
     ]
-    sys.stdout.write(table(("WORKFLOW", "TYPE", "STATUS", "STARTED", "WAITS FOR"), rows))
-    if cursor:
-        sys.stderr.write(f"There are more; --limit {arguments.limit * 2} shows them.\n")
-    return exits.DONE
+    return table_text(("WORKFLOW", "TYPE", "STATUS", "STARTED", "WAITS FOR"), rows)
 
 
 async def _asked(look: Look, info: WorkflowInfo) -> WorkflowInfo:
@@ -79,19 +95,21 @@ def _ending(info: WorkflowInfo) -> str:
     return f"{info.failure.type}: {info.failure.message}"[:80] if info.failure else ""
 
 
-def _listed(info: WorkflowInfo) -> dict[str, Any]:
-    return {
-        "id": info.workflow_id,
-        "run_id": info.run_id,
-        "type": info.type,
-        "queue": info.queue,
-        "status": info.status,
-        "started_at": info.started_at,
-        "closed_at": info.closed_at,
-        "events": info.events,
-        "waits_for": info.why if info.status is RunStatus.RUNNING else "",
-        "failure": _ending(info),
-    }
+def count(arguments: Arguments) -> int:
+    """Print how many runs there are."""
+    return asyncio.run(_count(arguments))
+
+
+async def _count(arguments: Arguments) -> int:
+    async with reached(arguments) as look:
+        found = await look.count_runs(type=arguments.type, status=arguments.status)
+    put(json_line(found) if mode_of(arguments) == "json" else counted(found))
+    return exits.DONE
+
+
+def counted(found: CountOut) -> str:
+    """Return a count for people."""
+    return f"{'at least ' if found.approximate else ''}{found.count}\n"
 
 
 def show(arguments: Arguments) -> int:
@@ -101,21 +119,32 @@ def show(arguments: Arguments) -> int:
 
 async def _show(arguments: Arguments) -> int:
     async with reached(arguments) as look:
-        info = await look.workflow(arguments.id, arguments.run)
-        events = await _events(look, info)
+
+        async def once() -> tuple[str, int | None]:
+            info = await look.workflow(arguments.id, arguments.run)
+            events = await _events(look, info)
+            code = None if info.status is RunStatus.RUNNING else exits.of_status(info.status)
+            return _shown(arguments, info, events), code if arguments.watch else exits.DONE
+
+        return await shown(arguments, once)
+
+
+def _shown(arguments: Arguments, info: WorkflowInfo, events: list[Recorded]) -> str:
     steps = steps_of(events)
-    if arguments.json:
-        shown = [_raw(event) for event in events] if arguments.raw else [_step_out(step) for step in steps]
-        body = {**_listed(info), "events" if arguments.raw else "steps": shown}
-        sys.stdout.write(msgspec.json.encode(body, enc_hook=str).decode() + "\n")
-    else:
-        sys.stdout.write(_told(info, events, steps, raw=arguments.raw))
-    return exits.DONE
+    if mode_of(arguments) != "json":
+        return _told(info, events, steps, raw=arguments.raw)
+    return json_line(
+        WorkflowShown(
+            workflow=workflow_out(info),
+            steps=() if arguments.raw else tuple(_step_out(step) for step in steps),
+            events=tuple(event_out(event) for event in events) if arguments.raw else (),
+        )
+    )
 
 
-async def _events(look: Look, info: WorkflowInfo) -> list[Recorded]:
+async def _events(look: Look, info: WorkflowInfo, first: int = 1) -> list[Recorded]:
     events: list[Recorded] = []
-    following = 1
+    following = first
     while following:
         page = await look.history(info.workflow_id, info.run_id, following)
         events += [(page.first_event_id + n, at, event) for n, (at, event) in enumerate(page.events)]
@@ -123,11 +152,41 @@ async def _events(look: Look, info: WorkflowInfo) -> list[Recorded]:
     return events
 
 
+def history(arguments: Arguments) -> int:
+    """Print events, one a line."""
+    return asyncio.run(_history(arguments))
+
+
+async def _history(arguments: Arguments) -> int:
+    following = arguments.first
+    async with reached(arguments) as look:
+        info = await look.workflow(arguments.id, arguments.run)
+        while True:
+            events = await _events(look, info, following) if following <= info.events else []
+            for event in events:
+                put(_event_line(arguments, event))
+            sys.stdout.flush()
+            following += len(events)
+            if not arguments.follow:
+                return exits.DONE
+            if info.status is not RunStatus.RUNNING and following > info.events:
+                return exits.of_status(info.status)
+            await asyncio.sleep(FOLLOW_EVERY)
+            info = await look.workflow(info.workflow_id, info.run_id)
+
+
+def _event_line(arguments: Arguments, recorded: Recorded) -> str:
+    out = event_out(recorded)
+    if mode_of(arguments) == "json":
+        return json_line(out)
+    return f"{out.event_id:>6}  {instant_text(recorded[1])}  {out.kind}  {_fields(out)}".rstrip() + "\n"
+
+
 def _told(info: WorkflowInfo, events: list[Recorded], steps: list[Step], *, raw: bool) -> str:
     lines = [
         f"{clean(info.workflow_id)}  {clean(info.type)}  {info.status.value.replace('_', ' ')}",
         f"  run       {info.run_id}",
-        f"  started   {instant(info.started_at)} UTC"
+        f"  started   {instant_text(info.started_at)} UTC"
         + (f", took {span(info.closed_at - info.started_at)}" if info.closed_at else ""),
         f"  events    {info.events}",
     ]
@@ -136,10 +195,11 @@ def _told(info: WorkflowInfo, events: list[Recorded], steps: list[Step], *, raw:
     if info.failure is not None:
         lines.append(f"  failure   {clean(f'{info.failure.type}: {info.failure.message}')}")
     if raw:
-        told = [(str(id), instant(at), type(event).__name__, _fields(event)) for id, at, event in events]
-        return "\n".join(lines) + "\n\n" + table(("EVENT", "AT", "KIND", "FIELDS"), told)
+        outs = [(recorded, event_out(recorded)) for recorded in events]
+        told = [(str(out.event_id), instant_text(recorded[1]), out.kind, _fields(out)) for recorded, out in outs]
+        return "\n".join(lines) + "\n\n" + table_text(("EVENT", "AT", "KIND", "FIELDS"), told)
     rows = [_row(step, info) for step in steps]
-    return "\n".join(lines) + "\n\n" + table(("STEP", "", "STATE", "ATTEMPT", "TOOK", ""), rows)
+    return "\n".join(lines) + "\n\n" + table_text(("STEP", "NAME", "STATE", "ATTEMPT", "TOOK", "DETAIL"), rows)
 
 
 def _row(step: Step, info: WorkflowInfo) -> tuple[str, ...]:
@@ -154,84 +214,29 @@ def _row(step: Step, info: WorkflowInfo) -> tuple[str, ...]:
     return step.kind, step.name, state, attempt, took, detail[:100]
 
 
-def _step_out(step: Step) -> dict[str, Any]:
-    return {
-        "event_id": step.event_id,
-        "kind": step.kind,
-        "name": step.name,
-        "state": step.state,
-        "began_at": step.began_at,
-        "ended_at": step.ended_at,
-        "attempt": step.attempt,
-        "detail": step.detail,
-    }
+def _step_out(step: Step) -> StepOut:
+    return StepOut(
+        event_id=step.event_id,
+        kind=step.kind,
+        name=step.name,
+        state=step.state,
+        began_at=instant(step.began_at),
+        ended_at=instant(step.ended_at),
+        attempt=step.attempt,
+        detail=step.detail,
+    )
 
 
-def _raw(recorded: Recorded) -> dict[str, Any]:
+def event_out(recorded: Recorded) -> EventOut:
+    """Return an event as it is printed."""
     event_id, at, event = recorded
-    return {
-        "event_id": event_id,
-        "at": at,
-        "kind": type(event).__name__,
-        **{name: getattr(event, name) for name in event.__struct_fields__},
-    }
+    return EventOut(event_id=event_id, at=instant(at), kind=type(event).__name__, fields=plain(event))
 
 
-def _fields(event: Event) -> str:
-    """Return the fields that say something."""
-    told: list[str] = []
-    for name in event.__struct_fields__:
-        value = getattr(event, name)
-        if value and value != ():
-            told.append(f"{name}={_short(value)}")
-    return " ".join(told)
+def _fields(out: EventOut) -> str:
+    return " ".join(f"{name}={_short(value)}" for name, value in out.fields.items())
 
 
 def _short(value: object) -> str:
-    text = repr(value)
-    items = cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
-    if items and isinstance(items[0], Payload):
-        return "[" + ", ".join(_payload(item) for item in items if isinstance(item, Payload)) + "]"
-    return text if len(text) <= 60 else text[:57] + "…"  # noqa: PLR2004 - a line of a terminal
-
-
-def _payload(payload: Payload) -> str:
-    if payload.blob:
-        return f"<{payload.size:,} bytes>"
-    text = payload.data.decode(errors="replace")
-    return text if len(text) <= 60 else text[:57] + "…"  # noqa: PLR2004 - as above
-
-
-def signal(arguments: Arguments) -> int:
-    """Send a signal whose value is JSON."""
-    payloads: tuple[Payload, ...] = ()
-    if arguments.value:
-        try:
-            value = msgspec.json.decode(arguments.value)
-        except msgspec.MsgspecError as error:
-            raise Invalid(
-                "invalid_request", f"The value is no JSON: {error}.", remedy="Quote text twice: '\"yes\"'."
-            ) from None
-        payloads = (Payload("json/plain", msgspec.json.encode(value)),)
-    request = SignalWorkflow(
-        workflow_id=arguments.id, name=arguments.name, request_id=_new_id(), input=payloads, identity="cli"
-    )
-    return asyncio.run(_send(arguments, request, f'signal "{arguments.name}" sent to {arguments.id}'))
-
-
-def cancel(arguments: Arguments) -> int:
-    """Ask a workflow to stop in good order."""
-    request = CancelWorkflow(workflow_id=arguments.id, request_id=_new_id(), reason=arguments.reason, identity="cli")
-    return asyncio.run(_send(arguments, request, f"{arguments.id} was asked to cancel"))
-
-
-async def _send(arguments: Arguments, request: SignalWorkflow | CancelWorkflow, done: str) -> int:
-    async with reached(arguments) as look:
-        reply = await look.send(request)
-    changed = isinstance(reply, Accepted) and reply.changed
-    sys.stdout.write(f"{clean(done)}\n" if changed else f"{clean(done)} (it was so already)\n")
-    return exits.DONE
-
-
-def _new_id() -> str:
-    return str(uuid_utils.uuid7())
+    text = value if isinstance(value, str) else json_line(value).strip()
+    return clean(text if len(text) <= 60 else text[:57] + "…")  # noqa: PLR2004 - a line of a terminal

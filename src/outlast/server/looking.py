@@ -74,11 +74,15 @@ class ReadOnlyStore:
         """Return tasks, newest first."""
         return self._read(lambda connection: reading.list_tasks(connection, filter))
 
+    def schema(self) -> int:
+        """Return the number of the newest migration that the file has."""
+        return max(opening.Schema(self._connection, self._path).applied(), default=0)
+
     def _check(self) -> None:
         applied = opening.Schema(self._connection, self._path).applied()
         if not applied:
             raise StoreError("store_damaged", f"{self._path} holds no store of Outlast.", remedy="Name another file.")
-        known = max(migration.number for migration in migrations_in("outlast.store.sqlite"))
+        known = schema_known()
         if max(applied) > known:
             raise StoreError(
                 "store_newer",
@@ -91,3 +95,13 @@ class ReadOnlyStore:
             return read(self._connection)
         except apsw.Error as error:
             raise opening.said(error, self._path) from error
+
+
+def schema_known() -> int:
+    """Return the number of the newest migration of this version."""
+    return max(migration.number for migration in migrations_in("outlast.store.sqlite"))
+
+
+def sqlite_version() -> str:
+    """Return the version of the SQLite that stores use."""
+    return apsw.sqlite_lib_version()

@@ -1,9 +1,13 @@
-"""Every setting of the server: name, flag, environment variable, default, one sentence. Flags beat the environment."""
+"""Every setting in one table: its name, where it may be said, what it may be, and whether it can change while we run.
+
+The check, the reference page, ``outlast config show`` and the JSON Schema for editors are all read off this table. Where
+the values come from is in ``outlast.server.sources``.
+"""
 
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -11,35 +15,85 @@ import msgspec
 from outlast.core.errors import Invalid
 from outlast.core.limits import TASK_LEASE
 from outlast.core.units import HOUR, SECOND
+from outlast.server.sources import NO_FILE, Setting, SettingsFile, Shape, Sources
 
 DEFAULT_STORE: Final = "sqlite:///outlast.db"
 DEFAULT_LISTEN: Final = "127.0.0.1:7070"
+LEVELS: Final = ("debug", "info", "warning", "error")
+THREADS_MAX: Final = 1000  # of one worker: each is a thread of the system's
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One row of the table; ``flag`` is empty where there is only the environment variable."""
+class LogFormat(StrEnum):
+    """``AUTO``: lines for people on a terminal, JSON lines elsewhere."""
 
-    name: str
-    flag: str
-    env: str
-    default: str
-    sentence: str
-    secret: bool = False
+    AUTO = "auto"
+    LINE = "line"
+    JSON = "json"
 
 
 TABLE: Final = (
-    Setting("store", "--store", "OUTLAST_STORE", DEFAULT_STORE, "Where work is kept: sqlite:///FILE or memory:."),
     Setting(
-        "listen", "--listen", "OUTLAST_LISTEN", DEFAULT_LISTEN, "Host and port of the HTTP server; port 0 picks one."
+        "store",
+        flag="--store",
+        default=DEFAULT_STORE,
+        sentence="Where work is kept: sqlite:///FILE or memory:.",
     ),
-    Setting("namespaces", "--namespaces", "OUTLAST_NAMESPACES", "default", "The namespaces there are, by commas."),
-    Setting("announce_file", "--announce-file", "OUTLAST_ANNOUNCE_FILE", "", "A file the address is written to."),
-    Setting("token", "", "OUTLAST_TOKEN", "", "Bearer token that callers must show.", secret=True),
-    Setting("clock_offset_file", "", "OUTLAST_CLOCK_OFFSET_FILE", "", "Nanoseconds to shift by; tests."),
-    Setting("task_lease", "--task-lease", "OUTLAST_TASK_LEASE", "30s", "How long a task stays with a silent worker."),
-    Setting("server", "--server", "OUTLAST_SERVER", "", "Address of a server, for commands that are clients."),
-)
+    Setting("server", flag="--server", sentence="Address of a server, for commands that are clients and for workers."),
+    Setting(
+        "namespace",
+        flag="--namespace",
+        default="default",
+        sentence="The namespace that a command speaks of.",
+    ),
+    Setting("token", secret=True, reloadable=True, sentence="Bearer token that callers must show, and clients send."),
+    Setting(
+        "namespaces",
+        flag="--namespaces",
+        shape=Shape.NAMES,
+        default="default",
+        sentence="The namespaces there are, by commas.",
+    ),
+    Setting(
+        "http.listen",
+        flag="--listen",
+        default=DEFAULT_LISTEN,
+        sentence="Host and port of the HTTP server; port 0 picks one.",
+    ),
+    Setting("http.announce_file", flag="--announce-file", sentence="A file the address is written to."),
+    Setting(
+        "engine.task_lease",
+        flag="--task-lease",
+        shape=Shape.SPAN,
+        default="30s",
+        sentence="How long a task stays with a silent worker: 1s to 1h.",
+    ),
+    Setting("engine.clock_offset_file", sentence="A file with nanoseconds to shift the clock by; for tests."),
+    Setting("worker.queues", flag="--queue", shape=Shape.NAMES, sentence="The queues a worker polls; empty for all of its app."),
+    Setting(
+        "worker.threads",
+        flag="--threads",
+        shape=Shape.NUMBER,
+        sentence="How many plain functions a worker runs at once; empty for what the app says.",
+    ),
+    Setting("worker.build", flag="--build", sentence="Name of the build of the code that a worker runs."),
+    Setting(
+        "log.level",
+        flag="--log-level",
+        shape=Shape.CHOICE,
+        choices=LEVELS,
+        default="info",
+        reloadable=True,
+        sentence="What is logged: debug, info, warning or error.",
+    ),
+    Setting(
+        "log.format",
+        flag="--log-format",
+        shape=Shape.CHOICE,
+        choices=tuple(format.value for format in LogFormat),
+        default=LogFormat.AUTO.value,
+        sentence="Lines for people or JSON lines; auto asks whether there is a terminal.",
+    ),
+)  # fmt: skip
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,21 +107,50 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     token: str = ""
     clock_offset_file: str = ""
     task_lease: int = TASK_LEASE  # nanoseconds
+    log_level: str = "info"
+    log_format: LogFormat = LogFormat.AUTO
 
 
-def read_settings(flags: Mapping[str, str | None], environ: Mapping[str, str]) -> Settings:
-    """Return the settings from ``flags`` (None for not given) and the environment. Raises Invalid, naming the source."""
-    host, port = _listen(value_of("listen", flags, environ))
-    token = value_of("token", flags, environ) or _secret_file(environ)
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """A worker's settings, checked; ``server`` is where it polls."""
+
+    server: str
+    queues: tuple[str, ...]
+    threads: int | None
+    build: str
+    token: str
+
+
+def sources_of(flags: Mapping[str, str | None], environ: Mapping[str, str], file: SettingsFile = NO_FILE) -> Sources:
+    """Return where the settings of TABLE are looked up."""
+    return Sources(TABLE, flags, environ, file)
+
+
+def read_settings(
+    flags: Mapping[str, str | None], environ: Mapping[str, str], file: SettingsFile = NO_FILE
+) -> Settings:
+    """Return the server's settings: flag, else environment, else file, else default. Raises Invalid, naming the source.
+
+    ``flags`` are by name of the setting, None for not given.
+    """
+    return settings_from(sources_of(flags, environ, file))
+
+
+def settings_from(sources: Sources) -> Settings:
+    """Return the server's settings. Raises Invalid, naming the source of what is wrong."""
+    host, port = _listen(sources)
     settings = Settings(
-        store=value_of("store", flags, environ),
+        store=sources.text("store"),
         host=host,
         port=port,
-        namespaces=tuple(name.strip() for name in value_of("namespaces", flags, environ).split(",") if name.strip()),
-        announce_file=value_of("announce_file", flags, environ),
-        token=token,
-        clock_offset_file=value_of("clock_offset_file", flags, environ),
-        task_lease=_lease(value_of("task_lease", flags, environ)),
+        namespaces=sources.names("namespaces"),
+        announce_file=sources.text("http.announce_file"),
+        token=sources.text("token"),
+        clock_offset_file=sources.text("engine.clock_offset_file"),
+        task_lease=_lease(sources),
+        log_level=sources.choice("log.level"),
+        log_format=LogFormat(sources.choice("log.format")),
     )
     require_safe(settings.host, settings.token)
     if not settings.namespaces:
@@ -75,10 +158,26 @@ def read_settings(flags: Mapping[str, str | None], environ: Mapping[str, str]) -
     return settings
 
 
-def value_of(name: str, flags: Mapping[str, str | None], environ: Mapping[str, str]) -> str:
-    """Return the value of one setting: the flag's, else the environment's, else the default."""
-    setting = next(row for row in TABLE if row.name == name)
-    return flags.get(name) or environ.get(setting.env) or setting.default
+def worker_settings_from(sources: Sources) -> WorkerSettings:
+    """Return a worker's settings. Raises Invalid, naming the source of what is wrong."""
+    server = sources.text("server") or f"http://{DEFAULT_LISTEN}"
+    if not server.startswith(("http://", "https://")):
+        raise sources.wrong("server", "Write http://HOST:PORT.")
+    return WorkerSettings(
+        server=server,
+        queues=sources.names("worker.queues"),
+        threads=sources.number("worker.threads", least=1, most=THREADS_MAX),
+        build=sources.text("worker.build"),
+        token=sources.text("token"),
+    )
+
+
+def check_all(sources: Sources) -> None:
+    """Raise Invalid for the first setting that cannot be what it is, whoever reads it."""
+    settings_from(sources)
+    worker_settings_from(sources)
+    if not sources.text("namespace"):
+        raise sources.wrong("namespace", "Name one, for example default.")
 
 
 def require_safe(host: str, token: str) -> None:
@@ -102,42 +201,15 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _lease(text: str) -> int:
-    from outlast.sdk.durations import nanos_of
-    from outlast.sdk.errors import InvalidDuration
-
-    try:
-        span = nanos_of(text, name="--task-lease")
-    except InvalidDuration as error:
-        raise Invalid("invalid_request", error.fact, remedy=error.remedy) from None
+def _lease(sources: Sources) -> int:
+    span = sources.span("engine.task_lease")
     if not SECOND <= span <= HOUR:
-        raise Invalid(
-            "invalid_request",
-            f'--task-lease is "{text}".',
-            remedy="Give 1s to 1h: a worker renews it each third of that.",
-        )
+        raise sources.wrong("engine.task_lease", "Give 1s to 1h: a worker renews it each third of that.")
     return span
 
 
-def _listen(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
+def _listen(sources: Sources) -> tuple[str, int]:
+    host, colon, port = sources.text("http.listen").rpartition(":")
     if not colon or not port.isdigit() or not 0 <= int(port) <= 65_535:  # noqa: PLR2004 - the range of ports
-        raise Invalid(
-            "invalid_request", f'--listen is "{text}".', remedy="Write HOST:PORT, for example 127.0.0.1:7070."
-        )
+        raise sources.wrong("http.listen", "Write HOST:PORT, for example 127.0.0.1:7070.")
     return host or "127.0.0.1", int(port)
-
-
-def _secret_file(environ: Mapping[str, str]) -> str:
-    """A secret may come from a file, so that it stands in no process list."""
-    path = environ.get("OUTLAST_TOKEN_FILE", "")
-    if not path:
-        return ""
-    try:
-        return Path(path).read_text().strip()
-    except OSError as error:
-        raise Invalid(
-            "invalid_request",
-            f"OUTLAST_TOKEN_FILE names {path}, which cannot be read: {error.strerror}.",
-            remedy="Name a file that this user may read.",
-        ) from error

@@ -1,0 +1,42 @@
+"""What a command was given: its flags, the environment and the settings file, as the sources of its settings."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from outlast.cli.arguments import Arguments
+from outlast.core.errors import Invalid
+from outlast.server.settings import TABLE, sources_of
+from outlast.server.sources import CONFIG_VARIABLE, PROFILE_VARIABLE, Sources, find_file
+
+
+def sources(arguments: Arguments, *, without: frozenset[str] = frozenset()) -> Sources:
+    """Return where this command's settings come from; flags of settings in ``without`` are left out. Raises Invalid."""
+    environ = os.environ
+    file = find_file(
+        Path.cwd(),
+        named=getattr(arguments, "config", None) or environ.get(CONFIG_VARIABLE, ""),
+        profile=getattr(arguments, "profile", None) or environ.get(PROFILE_VARIABLE, ""),
+        table=TABLE,
+    )
+    flags = {name: text for name, text in _flags(arguments).items() if name not in without}
+    found = sources_of(flags, environ, file)
+    port = getattr(arguments, "port", None)
+    return found if port is None else sources_of({**flags, "http.listen": _with_port(found, port)}, environ, file)
+
+
+def _flags(arguments: Arguments) -> dict[str, str | None]:
+    given: Mapping[str, Any] = vars(arguments)
+    flags: dict[str, str | None] = {}
+    for row in TABLE:
+        value = given.get(row.name)
+        flags[row.name] = ",".join(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType]
+    return flags
+
+
+def _with_port(found: Sources, port: str) -> str:
+    """``--port`` stands for the port of ``--listen``."""
+    if not port.isascii() or not port.isdigit():
+        raise Invalid("invalid_request", f'--port is "{port}".', remedy="Give a number; 0 picks a free one.")
+    return f"{found.text('http.listen').rpartition(':')[0] or '127.0.0.1'}:{port}"

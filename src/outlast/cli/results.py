@@ -1,0 +1,101 @@
+"""``outlast workflow result`` and ``outlast task result``: wait, then print the value and end as the run did."""
+
+import asyncio
+import sys
+
+from outlast.cli import exits
+from outlast.cli.arguments import Arguments
+from outlast.cli.printing import json_line, mode_of, put
+from outlast.cli.reach import Look, reached
+from outlast.cli.shapes import FailureOut, OutcomeOut, failure_out, values
+from outlast.cli.text import clean
+from outlast.cli.values import span_of
+from outlast.core.errors import Unavailable
+from outlast.core.inputs import AwaitTask, AwaitWorkflow
+from outlast.core.replies import RunStatus, TaskOutcomeReply, TaskState, WorkflowOutcome
+from outlast.core.units import SECOND
+
+_TASK_ENDED = frozenset({TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELED, TaskState.EXPIRED})
+
+
+def of_workflow(arguments: Arguments) -> int:
+    """Print a workflow's result; end with FAILED when it did not complete, WAITED when it is still open."""
+    return asyncio.run(_workflow(arguments))
+
+
+async def _workflow(arguments: Arguments) -> int:
+    async with reached(arguments) as look:
+        return await workflow_result(arguments, look, arguments.id, arguments.run)
+
+
+def of_task(arguments: Arguments) -> int:
+    """Print a task's result, as ``of_workflow``."""
+    return asyncio.run(_task(arguments))
+
+
+async def _task(arguments: Arguments) -> int:
+    async with reached(arguments) as look:
+        return await task_result(arguments, look, arguments.id)
+
+
+async def workflow_result(arguments: Arguments, look: Look, workflow_id: str, run_id: str) -> int:
+    """Print the result of a workflow once it has one."""
+    info = await look.workflow(workflow_id, run_id)
+    if info.status in {RunStatus.RUNNING, RunStatus.CONTINUED_AS_NEW}:
+        try:
+            reply = await look.send(AwaitWorkflow(workflow_id=workflow_id, run_id=run_id), wait=_wait(arguments))
+        except Unavailable as error:
+            return _waited(arguments, workflow_id, error)
+        assert isinstance(reply, WorkflowOutcome)
+        state, result, failure = reply.status, reply.result, reply.failure
+        run_id = reply.run_id
+    else:
+        state, result, failure, run_id = info.status, info.result, info.failure, info.run_id
+    out = OutcomeOut(
+        id=workflow_id, run_id=run_id, state=state.value, result=values(result), failure=failure_out(failure)
+    )
+    return _print(arguments, out, exits.of_status(state))
+
+
+async def task_result(arguments: Arguments, look: Look, task_id: str) -> int:
+    """Print the result of a task once it has one."""
+    info = await look.task(task_id)
+    if info.state not in _TASK_ENDED:
+        try:
+            reply = await look.send(AwaitTask(task_id=task_id), wait=_wait(arguments))
+        except Unavailable as error:
+            return _waited(arguments, task_id, error)
+        assert isinstance(reply, TaskOutcomeReply)
+        state, result, failure = reply.state, reply.result, reply.failure
+    else:
+        state, result, failure = info.state, info.result, info.failure
+    out = OutcomeOut(id=task_id, run_id="", state=state.value, result=values(result), failure=failure_out(failure))
+    return _print(arguments, out, exits.of_state(state))
+
+
+def _wait(arguments: Arguments) -> float | None:
+    """Return the seconds that --wait gives, None for as long as it takes."""
+    return span_of(arguments.wait, what="--wait") / SECOND if arguments.wait else None
+
+
+def _waited(arguments: Arguments, id: str, error: Unavailable) -> int:
+    if error.code != "timeout" or not arguments.wait:
+        raise error
+    sys.stderr.write(f"outlast: {clean(id)} has not ended within {arguments.wait}.  [timeout]\n")
+    sys.stderr.write("  → It goes on; ask again, or: outlast why ID\n")
+    return exits.WAITED
+
+
+def _print(arguments: Arguments, out: OutcomeOut, code: int) -> int:
+    if mode_of(arguments) == "json":
+        put(json_line(out))
+        return code
+    if code == exits.DONE:
+        put("".join(json_line(value) for value in out.result) or "null\n")
+        return code
+    sys.stderr.write(f"outlast: {clean(out.id)} ended as {out.state.replace('_', ' ')}{_said(out.failure)}\n")
+    return code
+
+
+def _said(failure: FailureOut | None) -> str:
+    return f": {clean(f'{failure.type}: {failure.message}')}" if failure is not None else ""

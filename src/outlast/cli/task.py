@@ -1,0 +1,144 @@
+"""``outlast task list | count | show | attempts``."""
+
+import asyncio
+import time
+from typing import Final
+
+from outlast.cli import exits
+from outlast.cli.arguments import Arguments
+from outlast.cli.printing import json_line, mode_of, put, rows_text, table_text, talk
+from outlast.cli.reach import Look, reached
+from outlast.cli.shapes import AttemptOut, TaskShown, attempt_out, task_out
+from outlast.cli.text import ago, span
+from outlast.cli.watching import shown
+from outlast.cli.why import lines_of_task, waits_for_task
+from outlast.cli.workflow import counted
+from outlast.core.errors import Invalid
+from outlast.core.replies import TaskInfo, TaskState
+from outlast.protocol.transport import Attempt
+
+PAGE: Final = 500
+HEADS: Final = ("TASK", "TYPE", "QUEUE", "STATE", "ATTEMPT", "ENQUEUED", "LAST ERROR")
+ATTEMPT_HEADS: Final = ("ATTEMPT", "OUTCOME", "STARTED", "TOOK", "WORKER", "ERROR")
+OPEN: Final = frozenset(
+    {TaskState.ENQUEUED, TaskState.HELD, TaskState.LEASED, TaskState.RETRY_WAIT, TaskState.UNCERTAIN}
+)
+
+
+def list_(arguments: Arguments) -> int:
+    """Print tasks, newest first."""
+    return asyncio.run(_list(arguments))
+
+
+async def _list(arguments: Arguments) -> int:
+    if arguments.limit < 1:
+        raise Invalid("invalid_request", f"--limit is {arguments.limit}.", remedy="Give at least 1.")
+    async with reached(arguments) as look:
+
+        async def once() -> tuple[str, int | None]:
+            infos, more = await _page(arguments, look)
+            if more and not arguments.watch:
+                talk(arguments, f"There are more; --limit {arguments.limit * 2} shows them.")
+            if mode_of(arguments) != "table":
+                return rows_text(arguments, [task_out(info) for info in infos], (), lambda _: ()), None
+            now = time.time_ns()  # noqa: TID251 - the watch of the person who reads it
+            return table_text(HEADS, [_row(info, now) for info in infos]), None
+
+        return await shown(arguments, once)
+
+
+async def _page(arguments: Arguments, look: Look) -> tuple[list[TaskInfo], bool]:
+    infos: list[TaskInfo] = []
+    cursor = ""
+    while len(infos) < arguments.limit:
+        page = await look.tasks(
+            type=arguments.type,
+            state=arguments.state,
+            queue=arguments.queue,
+            run_id=arguments.run,
+            cursor=cursor,
+            limit=min(PAGE, arguments.limit - len(infos)),
+        )
+        infos += page.tasks
+        cursor = page.next
+        if not cursor:
+            break
+    return infos, bool(cursor)
+
+
+def _row(info: TaskInfo, now: int) -> tuple[str, ...]:
+    attempt = f"{info.attempt} of {info.attempts_max}" if info.attempts_max else str(info.attempt)
+    error = f"{info.failure.type}: {info.failure.message}" if info.failure else ""
+    return info.task_id, info.type, info.queue, info.state.value, attempt, ago(info.enqueued_at, now), error[:80]
+
+
+def count(arguments: Arguments) -> int:
+    """Print how many tasks there are."""
+    return asyncio.run(_count(arguments))
+
+
+async def _count(arguments: Arguments) -> int:
+    async with reached(arguments) as look:
+        found = await look.count_tasks(
+            type=arguments.type, state=arguments.state, queue=arguments.queue, run_id=arguments.run
+        )
+    put(json_line(found) if mode_of(arguments) == "json" else counted(found))
+    return exits.DONE
+
+
+def show(arguments: Arguments) -> int:
+    """Print one task and its attempts."""
+    return asyncio.run(_show(arguments))
+
+
+async def _show(arguments: Arguments) -> int:
+    async with reached(arguments) as look:
+
+        async def once() -> tuple[str, int | None]:
+            info = await look.task(arguments.id)
+            attempts = await look.attempts(arguments.id)
+            code = None if info.state in OPEN else exits.of_state(info.state)
+            return _shown(arguments, info, attempts), code if arguments.watch else exits.DONE
+
+        return await shown(arguments, once)
+
+
+def _shown(arguments: Arguments, info: TaskInfo, attempts: tuple[Attempt, ...]) -> str:
+    now = time.time_ns()  # noqa: TID251 - as above
+    outs = tuple(attempt_out(attempt) for attempt in attempts)
+    if mode_of(arguments) == "json":
+        waits = waits_for_task(info, now=now) if info.state in OPEN else ""
+        return json_line(TaskShown(task=task_out(info), attempts=outs, waits_for=waits))
+    lines = "\n".join(lines_of_task(info, now=now)) + "\n"
+    return f"{lines}\n{_attempts_table(attempts, now)}" if attempts else lines
+
+
+def attempts(arguments: Arguments) -> int:
+    """Print how the leases of a task ended."""
+    return asyncio.run(_attempts(arguments))
+
+
+async def _attempts(arguments: Arguments) -> int:
+    async with reached(arguments) as look:
+        found = await look.attempts(arguments.id)
+    if mode_of(arguments) == "json":
+        outs: list[AttemptOut] = [attempt_out(attempt) for attempt in found]
+        put("".join(json_line(out) for out in outs))
+    else:
+        put(_attempts_table(found, time.time_ns()))  # noqa: TID251 - as above
+    return exits.DONE
+
+
+def _attempts_table(found: tuple[Attempt, ...], now: int) -> str:
+    rows = [
+        (
+            str(attempt.attempt),
+            f"{attempt.outcome}{' (late)' if attempt.late else ''}",
+            ago(attempt.started_at, now),
+            span(attempt.ended_at - attempt.started_at) if attempt.started_at else "",
+            attempt.worker,
+            f"{attempt.error_type}: {attempt.error_message}" if attempt.error_type else "",
+        )
+        for attempt in found
+    ]
+    return table_text(ATTEMPT_HEADS, rows)

@@ -1,0 +1,53 @@
+"""The commands that run something, and those that look at the whole."""
+
+from typing import Final
+
+from outlast.cli.verb import CONFIG, JSON, NAMESPACE, QUIET, WATCH, WHERE, Verb, option, setting
+
+_OWN_NAMESPACE: Final = setting("namespace", sentence="namespace (default: the app's own)")
+_STORE: Final = setting("store", metavar="URL")
+_LISTEN: Final = setting("http.listen", metavar="HOST:PORT")
+_PORT: Final = option("--port", metavar="PORT", help="port only; 0 picks a free one")
+_LOG: Final = (setting("log.level", metavar="LEVEL"), setting("log.format", metavar="FORMAT"))
+_TARGET: Final = option("target", metavar="APP", help="app.py, package.module, or either with :app")
+
+RUN_VERBS: Final = (
+    Verb(
+        ("serve",), "Run the engine and its HTTP API.", "serve:serve",
+        (
+            _STORE, _LISTEN, _PORT, setting("http.announce_file", metavar="FILE"),
+            setting("engine.task_lease", metavar="TIME"), setting("namespaces", metavar="NAMES"), *_LOG, *CONFIG,
+        ), "", ("outlast serve --listen 127.0.0.1:7070",),
+    ),
+    Verb(
+        ("worker", "start"), "Run the tasks and workflows of an app.", "worker:start",
+        (
+            _TARGET, setting("server", metavar="URL"), _OWN_NAMESPACE, setting("worker.queues", several=True),
+            setting("worker.threads", metavar="N"), setting("worker.build"), *_LOG, *CONFIG,
+        ), "", ("outlast worker start app.py --queue images",),
+    ),
+    Verb(
+        ("dev",), "Engine, HTTP API and worker for one app, on this machine.", "dev:dev",
+        (_TARGET, _STORE, _LISTEN, _PORT, _OWN_NAMESPACE, *_LOG, *CONFIG), "", ("outlast dev app.py",),
+    ),
+)  # fmt: skip
+
+LOOK_VERBS: Final = (
+    Verb(
+        ("why",), "Say what a workflow or a task waits for.", "why:why",
+        (option("id", metavar="ID", help="workflow id or task id"), *WATCH, *WHERE, JSON, QUIET), "WhyOut",
+        ("outlast why order-7",),
+    ),
+    Verb(
+        ("config", "show"), "Print the settings as they are now.", "config:show",
+        (
+            option("--origin", action="store_true", help="also where each value came from, and whether it can be reloaded"),
+            option("--schema", action="store_true", help="the JSON Schema of the settings file, for editors"),
+            _STORE, setting("server", metavar="URL"), NAMESPACE, *CONFIG, JSON,
+        ), "SettingOut",
+    ),
+    Verb(
+        ("config", "check"), "Check the settings file and the environment.", "config:check", (*CONFIG, JSON), "SettingOut"
+    ),
+    Verb(("version",), "Print the version.", "version:version", (JSON,), "VersionOut"),
+)  # fmt: skip
