@@ -1,9 +1,13 @@
 """In which order ready tasks are given out: fair between keys, urgent ones first, none waiting for ever."""
 
+import pytest
+
 from outlast.core import inputs as i
-from outlast.core import replies
+from outlast.core import limits, replies
+from outlast.core.shard import fairness
 from outlast.core.shard.config import ShardConfig
 from outlast.core.shard.fairness import BOOST, UNIT
+from outlast.core.shard.state import Fair
 from outlast.core.units import SECOND
 from tests.core.world import World, enqueue_of
 
@@ -133,13 +137,49 @@ def test_a_worker_gets_nothing_of_another_namespace() -> None:
 
 
 def test_a_bounded_number_of_fairness_keys_is_remembered() -> None:
-    world = World(config=ShardConfig(window_max=5))
+    world = World(config=ShardConfig(fair_keys_max=6))
     for n in range(20):
         world.enqueue(f"t{n}", fairness_key=f"k{n}")
         world.poll(slots=5)
 
     (fair,) = world.core.shard.fair.values()
     assert len(fair.last) <= 6
+
+
+def test_fifty_thousand_fairness_keys_are_sorted_a_few_times_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.hold_commits = True
+    sorted_at: list[int] = []
+    forget = fairness._forget_keys
+
+    def counted(fair: Fair, *, keep: int) -> None:
+        sorted_at.append(len(fair.last))
+        forget(fair, keep=keep)
+
+    monkeypatch.setattr(fairness, "_forget_keys", counted)
+    for first in range(0, 50_000, 1000):
+        items = tuple(enqueue_of(f"t{n}", fairness_key=f"k{n}") for n in range(first, first + 1000))
+        world.send(i.EnqueueTasks(items=items))
+
+    (fair,) = world.core.shard.fair.values()
+    assert len(fair.last) <= limits.FAIR_KEYS_MAX
+    assert 0 < len(sorted_at) <= 2 * 50_000 // limits.FAIR_KEYS_MAX
+
+
+def test_a_key_that_was_forgotten_does_not_get_ahead_of_where_it_stood() -> None:
+    world = World(config=ShardConfig(fair_keys_max=4))
+    for n in range(5):
+        world.enqueue(f"greedy{n}", fairness_key="greedy")
+    for n in range(8):
+        for again in range(6):
+            world.enqueue(f"o{n}-{again}", fairness_key=f"other{n}")
+    world.enqueue("late", fairness_key="greedy")
+
+    (fair,) = world.core.shard.fair.values()
+    assert len(fair.last) <= 4
+    keys = [world.task_row(task_id).order_key for task_id in ("greedy4", "late")]
+    assert keys == sorted(keys)
+    assert keys[0] < keys[1]
 
 
 def test_a_delayed_task_takes_its_place_when_it_is_due() -> None:

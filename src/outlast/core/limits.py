@@ -37,6 +37,7 @@ BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
 WINDOW_MAX: Final = 10_000  # ready rows or timers of one window held in memory
 WINDOW_LOW: Final = 2_000  # below it the next page is asked for
 PAGE_ROWS: Final = 1_000  # rows of one load
+FAIR_KEYS_MAX: Final = 10_000  # fairness keys of one queue whose passes are remembered
 RUNS_CACHED_MAX: Final = 10_000  # runs in memory that nobody needs at the moment
 TASKS_CACHED_MAX: Final = 30_000
 WAITERS_MAX: Final = 100_000  # callers waiting for a result

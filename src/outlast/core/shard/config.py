@@ -24,6 +24,7 @@ class ShardConfig:
     window_max: int = limits.WINDOW_MAX
     window_low: int = limits.WINDOW_LOW
     page_rows: int = limits.PAGE_ROWS
+    fair_keys_max: int = limits.FAIR_KEYS_MAX
     runs_cached_max: int = limits.RUNS_CACHED_MAX
     tasks_cached_max: int = limits.TASKS_CACHED_MAX
     dedup_cached_max: int = limits.TASKS_CACHED_MAX

@@ -16,15 +16,27 @@ def order_key_of(shard: Shard, task: Task) -> int:
     """Return the key at which ``task`` stands in its queue from now on."""
     fair = fair_of(shard, task.namespace, task.queue)
     key = task.spec.fairness_key
-    now_at = max(fair.virtual, fair.last.get(key, fair.virtual)) + UNIT
+    now_at = max(fair.virtual, fair.last.get(key, fair.floor)) + UNIT
     fair.last[key] = now_at
-    if len(fair.last) > shard.config.window_max:
-        fair.last = {name: at for name, at in fair.last.items() if at > fair.virtual}
+    if len(fair.last) > shard.config.fair_keys_max:
+        _forget_keys(fair, keep=shard.config.fair_keys_max // 2)
     name = f"{FAIR_COUNTER}{task.queue}"
     if now_at > shard.counters.get((task.namespace, name), 0):
         shard.counters[task.namespace, name] = now_at
         shard.gather.counters[task.namespace, name] = now_at
     return now_at - boost(task.spec.priority)
+
+
+def _forget_keys(fair: Fair, *, keep: int) -> None:
+    """Forget all keys but the ``keep`` whose passes are highest.
+
+    Half go at once, so that the cost of one enqueue stays the same however many keys there are. A key that was forgotten, or
+    never seen, is taken to stand at the highest pass among the forgotten: so none gets ahead of where it had come to.
+    """
+    last = fair.last
+    by_pass = sorted(last, key=last.__getitem__)
+    fair.floor = max(fair.floor, last[by_pass[-keep - 1]])
+    fair.last = {key: last[key] for key in by_pass[-keep:]}
 
 
 def boost(priority: int) -> int:

@@ -68,6 +68,7 @@ class Fair:
 
     virtual: int = 0  # order key of what was given out last
     last: dict[str, int] = field(default_factory=dict[str, int])  # fairness key -> its last pass
+    floor: int = 0  # where a key that is not in `last` stands at least
 
 
 @dataclass(slots=True, eq=False)
