@@ -9,7 +9,7 @@ from outlast.core.shard.config import ShardConfig
 from outlast.core.shard.core import UNAVAILABLE
 from outlast.core.units import MINUTE, SECOND
 from outlast.core.writes import CommitOutcome, LoadKeys
-from tests.core.world import World, enqueue_of
+from tests.core.world import NS, World, enqueue_of, payload
 
 POLL = i.Poll(
     poll_id="p",
@@ -304,6 +304,59 @@ def test_a_full_batch_asks_for_no_more_input() -> None:
     before = world.core.full
     for n in range(3):
         world.send(enqueue_of(f"t{n}"))
+
+    assert not before
+    assert world.core.full
+
+
+def test_a_batch_with_many_bytes_asks_for_no_more_input() -> None:
+    world = World(config=ShardConfig(batch_bytes_max=20_000), hold_commits=True)
+    world.send(enqueue_of("held"))
+    before = world.core.full
+    big = enqueue_of("big", input=(payload("x" * 20_000),))
+    world.core.handle("ticket", big, namespace=NS, principal="tester", now=world.now, size=20_100)
+    world.settle()
+
+    assert not before
+    assert world.core.full
+
+
+def test_inputs_that_change_nothing_do_not_fill_a_batch() -> None:
+    world = World(config=ShardConfig(batch_bytes_max=1_000))
+    question = i.DescribeTask(task_id="none")
+    world.core.handle("ticket", question, namespace=NS, principal="tester", now=world.now, size=2_000)
+    world.settle()
+
+    assert not world.core.full
+
+
+def test_heavy_leases_are_given_out_over_several_batches() -> None:
+    world = World(config=ShardConfig(batch_bytes_max=50_000))
+    for n in range(10):
+        world.enqueue(f"t{n}")
+        lease = world.lease()
+        world.beat(lease, details=payload("x" * 20_000))
+        world.give_back(lease)
+    before = world.tables.held.last_number
+    polls = [
+        world.send(i.Poll(poll_id=f"p{n}", worker="w", queues=("default",), task_types=("job",), slots=1, wait=SECOND))
+        for n in range(10)
+    ]
+    world.pass_time(0.1)
+
+    works = [world.answers[poll] for poll in polls]
+    assert sum(len(work.tasks) for work in works if isinstance(work, replies.Work)) == 10
+    assert world.tables.held.last_number - before >= 4
+
+
+def test_every_kind_of_row_counts_towards_a_full_batch() -> None:
+    world = World(config=ShardConfig(batch_rows_max=9))
+    world.start()
+    world.do(world.turn(), *(c.StartTimer(timer_id=f"t{n}", start_to_fire=60 * SECOND) for n in range(9)))
+    world.hold_commits = True
+    world.send(enqueue_of("held"))
+    before = world.core.full
+    world.send(i.TerminateWorkflow(workflow_id="w", request_id="t"))
 
     assert not before
     assert world.core.full

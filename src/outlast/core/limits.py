@@ -32,8 +32,9 @@ SIGNALS_MAX: Final = 10_000  # of one run
 # One shard.
 MAILBOX_MAX: Final = 20_000  # inputs waiting; new work is refused above it
 MAILBOX_RESERVED: Final = 20_000  # further room that only completions and heartbeats may use
+MAILBOX_BYTES_MAX: Final = 64 * 1024 * 1024  # of those inputs; completions and heartbeats may take as much again
 BATCH_ROWS_MAX: Final = 20_000  # one commit: bounds its time and what a refused one throws away
-BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
+BATCH_BYTES_MAX: Final = 16 * 1024 * 1024  # roughly; a row is taken with the bytes that its input had
 WINDOW_MAX: Final = 10_000  # ready rows or timers of one window held in memory
 WINDOW_LOW: Final = 2_000  # below it the next page is asked for
 PAGE_ROWS: Final = 1_000  # rows of one load

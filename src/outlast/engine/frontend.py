@@ -184,7 +184,7 @@ class Engine:
             LOG.exception("a request could not be looked at")
             ticket.settle(Refused(code="internal", fact="The request met a fault of ours.", remedy="See the log."))
             return
-        self._put(ticket, request, namespace, principal)
+        self._put(ticket, request, namespace, principal, size)
 
     def forget(self, ticket: Ticket) -> None:
         """Drop a caller that has gone."""
@@ -194,8 +194,8 @@ class Engine:
         """Hand back leases that did not reach their worker."""
         self._shell.give_back(work, worker, namespace=namespace)
 
-    def _put(self, ticket: Ticket, request: Request, namespace: str, principal: str) -> None:
-        refusal = self._shell.put(ticket, request, namespace=namespace, principal=principal)
+    def _put(self, ticket: Ticket, request: Request, namespace: str, principal: str, size: int) -> None:
+        refusal = self._shell.put(ticket, request, namespace=namespace, principal=principal, size=size)
         if refusal is not None:
             ticket.settle(refusal)
 
@@ -216,7 +216,7 @@ class Engine:
         except StoreError as error:
             ticket.settle(Refused(code=error.code, fact=error.fact, remedy=error.remedy, retryable=True))
             return
-        self._put(ticket, request, namespace, principal)
+        self._put(ticket, request, namespace, principal, measure(request))
 
     # --- replies ------------------------------------------------------------------------------------------------------
 

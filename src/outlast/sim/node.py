@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from outlast.core.events import Timed
 from outlast.core.inputs import Poll, Request, ReturnTasks
 from outlast.core.replies import Refused, Reply, Work, WorkflowTask
@@ -85,6 +87,7 @@ class Node:
         self._faults = faults
         self._log = log
         self._chance = kernel.stream(name, "shell")
+        self._encoder = msgspec.msgpack.Encoder()
         self._mailbox: list[Ticket] = []
         self._open: dict[int, Ticket] = {}
         self._giving: dict[int, Ticket] = {}  # answered by the core; the histories of their turns are being read
@@ -247,20 +250,26 @@ class Node:
         if core.shard.now > self.clock.now():
             self._coverage.hit("clock_behind")
         count = self._chance.choice((1, 3, 1000))
-        taken, self._mailbox = self._mailbox[:count], self._mailbox[count:]
-        for ticket in taken:
-            self._witness.handled(self, ticket)
-            core.handle(ticket, ticket.request, namespace=ticket.namespace, principal="sim", now=self.clock.now())
-            if ticket.gone:
-                core.forget(ticket, now=self.clock.now())
-        self._gathered += len(taken)
-        if self._mailbox:
+        taken = 0
+        while self._mailbox and taken < count and not core.full:
+            self._take(core, self._mailbox.pop(0))
+            taken += 1
+        self._gathered += taken
+        if self._mailbox and not core.full:
             self._set_turn()
-        else:
+        elif not self._mailbox:
             due = core.next_wakeup()
             if due is not None and due <= self.clock.now():
                 core.tick(now=self.clock.now())
         self._flush()
+
+    def _take(self, core: ShardCore, ticket: Ticket) -> None:
+        now, request = self.clock.now(), ticket.request
+        self._witness.handled(self, ticket)
+        size = len(self._encoder.encode(request))
+        core.handle(ticket, request, namespace=ticket.namespace, principal="sim", now=now, size=size)
+        if ticket.gone:
+            core.forget(ticket, now=now)
 
     def _woken(self) -> None:
         self._wake_at = None
@@ -321,6 +330,8 @@ class Node:
         self._in_flight = False
         if outcome is CommitOutcome.DONE:
             self._witness.acknowledged(number)
+        if self._mailbox:
+            self._set_turn()  # it may have waited for room in the batch
         core.on_commit(number, outcome, now=self.clock.now())
         if outcome is not CommitOutcome.DONE:
             self._doubted(core)

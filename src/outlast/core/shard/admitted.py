@@ -35,9 +35,10 @@ Internal = TimerDue | LeaseEnded | RunOverLimit
 
 @dataclass(slots=True, frozen=True)
 class Admitted:
-    """An input with the context it came in by. Internal ones have no ticket."""
+    """An input with the context it came in by. Internal ones have no ticket. ``size``: its bytes on the wire."""
 
     ticket: object
     input: Request | Internal
     namespace: str
     principal: str
+    size: int = 0

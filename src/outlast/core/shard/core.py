@@ -69,16 +69,21 @@ class ShardCore:
     @property
     def full(self) -> bool:
         """Whether the batch that gathers is as large as one may be: hand in nothing more until a commit has returned."""
-        return self.shard.gather.rows() >= self.shard.config.batch_rows_max
+        return self.shard.batch_full
 
     # --- in ----------------------------------------------------------------------------------------------------------
 
-    def handle(self, ticket: object, request: i.Request, *, namespace: str, principal: str, now: int) -> None:
-        """Take a request; exactly one Answer with ``ticket`` comes out, then or later, unless ``forget`` is called."""
+    def handle(
+        self, ticket: object, request: i.Request, *, namespace: str, principal: str, now: int, size: int = 0
+    ) -> None:
+        """Take a request; exactly one Answer with ``ticket`` comes out, then or later, unless ``forget`` is called.
+
+        ``size`` is how many bytes it has on the wire: about what it may add to a batch.
+        """
         if self._stopped(ticket):
             return
         self._pass_time(now)
-        self._admit(Admitted(ticket, request, namespace, principal))
+        self._admit(Admitted(ticket, request, namespace, principal, size))
         self._after()
 
     def forget(self, ticket: object, *, now: int) -> None:
@@ -134,6 +139,7 @@ class ShardCore:
         matching.match(shard)
         self._after()
         if not shard.gather.dirty or self.stepped_down:
+            shard.gather.bytes = 0  # of inputs that changed nothing
             return None
         lease_until = now + shard.config.shard_lease if shard.config.shard_lease else 0
         shard.in_flight = shard.gather.number
@@ -235,6 +241,7 @@ class ShardCore:
             return
         try:
             if not loading.missing(shard, self.loading, admitted):
+                shard.gather.bytes += admitted.size
                 self._apply(admitted)
         except Refusal as refusal:
             shard.answer(admitted.ticket, refused(refusal))

@@ -18,6 +18,7 @@ from outlast.core.writes import (
     ParkedRow,
     RunRow,
     TaskRow,
+    TaskStatus,
     TimerRow,
 )
 
@@ -44,7 +45,8 @@ class Gather:
     )  # by how much counters move with this batch
     renew: bool = False
     opened: int = 0  # runs made in this batch: orders them
-    bytes: int = 0
+    parked: int = 0  # events that were parked
+    bytes: int = 0  # roughly
 
     @property
     def dirty(self) -> bool:
@@ -60,18 +62,25 @@ class Gather:
         )
 
     def rows(self) -> int:
-        """Return roughly how many rows the batch will write."""
-        return 2 * len(self.runs) + len(self.tasks) + len(self.attempts) + len(self.timers) + len(self.dedup)
+        """Return roughly how many rows the batch will write or delete."""
+        return (
+            2 * len(self.runs) + self.parked + len(self.unparked) + len(self.tasks) + len(self.attempts)
+            + len(self.timers) + len(self.dropped_timers) + len(self.dedup) + len(self.moved) + len(self.counters)
+        )  # fmt: skip
 
     def touch_run(self, run: Run) -> None:
         """Write ``run`` with this batch."""
         run.pinned = self.number
-        self.runs[run.run_id] = run
+        if run.run_id not in self.runs:
+            self.runs[run.run_id] = run
+            self.bytes += 2 * ROW_BYTES
 
     def touch_task(self, task: Task) -> None:
         """Write ``task`` with this batch."""
         task.pinned = self.number
-        self.tasks[task.task_id] = task
+        if task.task_id not in self.tasks:
+            self.tasks[task.task_id] = task
+            self.bytes += ROW_BYTES + _moving_bytes(task.status)
 
     def set_timer(self, timer: TimerRow) -> None:
         """Write a timer's row."""
@@ -135,7 +144,19 @@ class Gather:
         self.moved = {}
         self.renew = False
         self.opened = 0
+        self.parked = 0
         self.bytes = 0
+
+
+def _moving_bytes(status: TaskStatus) -> int:
+    """Return roughly how long a status is, which is written anew with every move of its task."""
+    size = sum(len(payload.data) for payload in status.result) if status.result else 0
+    if status.details is not None:
+        size += len(status.details.data)
+    for failure in (status.failure, status.last_failure):
+        if failure is not None:
+            size += len(failure.message) + len(failure.trace) + sum(len(item.data) for item in failure.details)
+    return size
 
 
 def run_row(run: Run, number: int) -> RunRow:

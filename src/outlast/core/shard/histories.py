@@ -25,6 +25,7 @@ def append(shard: Shard, run: Run, *events: e.Event) -> None:
     for event in events:
         run.parked.append((shard.now, event))
         run.state.parked_bytes += _size(event)
+        shard.gather.parked += 1
         run.state.parked_count += 1
 
 
@@ -59,6 +60,7 @@ def drop_parked(shard: Shard, run: Run) -> None:
     shard.gather.touch_run(run)
     if not run.parked:
         return
+    shard.gather.bytes += run.state.parked_bytes  # they go into the history, or into that of the run that follows
     if run.parked_stored:
         shard.gather.unparked[run.run_id] = None
     run.parked = []

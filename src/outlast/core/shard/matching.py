@@ -97,13 +97,16 @@ def stop_worker(shard: Shard, request: StopWorker, *, namespace: str) -> None:
 
 
 def match(shard: Shard) -> None:
-    """Give out what can be given out, queue by queue, polls in the order in which they came."""
-    while shard.hot:
-        hot, shard.hot = list(shard.hot), {}
-        for queue in hot:
-            for waiting in list(shard.polls.get(queue, ())):
-                if waiting.key in shard.poll_of:
-                    _serve(shard, waiting)
+    """Give out what can be given out, queue by queue, polls in the order in which they came, until the batch is full."""
+    while shard.hot and not shard.batch_full:
+        queue = next(iter(shard.hot))
+        del shard.hot[queue]
+        for waiting in list(shard.polls.get(queue, ())):
+            if shard.batch_full:
+                shard.hot[queue] = None  # the next batch goes on
+                return
+            if waiting.key in shard.poll_of:
+                _serve(shard, waiting)
 
 
 def _serve(shard: Shard, waiting: WaitingPoll) -> None:
@@ -157,7 +160,7 @@ def _lease_tasks(shard: Shard, waiting: WaitingPoll, seen: WorkerSeen) -> list[T
         shard.hosts.pop(seen.suspect, None)
         seen.suspect = ""
     for queue in poll.queues:
-        while len(leased) < poll.slots:
+        while len(leased) < poll.slots and shard.gather.bytes < shard.config.batch_bytes_max:
             task = _next_task(shard, (waiting.namespace, queue), poll)
             if task is None:
                 break

@@ -31,34 +31,46 @@ class Letter(NamedTuple):
     namespace: str
     principal: str
     weight: int
+    size: int
 
 
 class Mailbox:
-    """First in, first out over all lanes, so that what arrived earlier is applied earlier."""
+    """First in, first out over all lanes, so that what arrived earlier is applied earlier. Bytes are bounded as letters are."""
 
-    __slots__ = ("_letters", "_room", "_weight")
+    __slots__ = ("_bytes", "_letters", "_room", "_room_bytes", "_weight")
 
-    def __init__(self, *, room: int = limits.MAILBOX_MAX, reserved: int = limits.MAILBOX_RESERVED) -> None:
+    def __init__(
+        self,
+        *,
+        room: int = limits.MAILBOX_MAX,
+        reserved: int = limits.MAILBOX_RESERVED,
+        room_bytes: int = limits.MAILBOX_BYTES_MAX,
+    ) -> None:
         self._letters: deque[Letter] = deque()
         self._room = (room, room + reserved)
+        self._room_bytes = (room_bytes, 2 * room_bytes)
         self._weight = 0
+        self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._letters)
 
-    def put(self, ticket: Ticket, request: Request, *, namespace: str, principal: str) -> bool:
-        """Keep a letter. Returns False, keeping nothing, when its lane is full."""
+    def put(self, ticket: Ticket, request: Request, *, namespace: str, principal: str, size: int = 0) -> bool:
+        """Keep a letter of ``size`` bytes. Returns False, keeping nothing, when its lane is full."""
         weight = weight_of(request)
-        if self._weight + weight > self._room[type(request) in RESERVED]:
+        lane = type(request) in RESERVED
+        if self._weight + weight > self._room[lane] or self._bytes + size > self._room_bytes[lane]:
             return False
         self._weight += weight
-        self._letters.append(Letter(ticket, request, namespace, principal, weight))
+        self._bytes += size
+        self._letters.append(Letter(ticket, request, namespace, principal, weight, size))
         return True
 
     def take(self) -> Letter:
         """Return the oldest letter. Raises IndexError when there is none."""
         letter = self._letters.popleft()
         self._weight -= letter.weight
+        self._bytes -= letter.size
         return letter
 
 

@@ -136,8 +136,8 @@ class Shell:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def put(self, ticket: Ticket, request: Request, *, namespace: str, principal: str) -> Refused | None:
-        """Take ``request`` in, or say why not. Its answer comes by ``release``."""
+    def put(self, ticket: Ticket, request: Request, *, namespace: str, principal: str, size: int = 0) -> Refused | None:
+        """Take ``request`` of ``size`` bytes in, or say why not. Its answer comes by ``release``."""
         if self._stopping:
             if isinstance(request, Poll):
                 self._release(ticket, Work(stop=True), None)
@@ -146,7 +146,7 @@ class Shell:
                 return self._unserved()
         if self._core is None:
             return self._unserved()
-        if not self._mailbox.put(ticket, request, namespace=namespace, principal=principal):
+        if not self._mailbox.put(ticket, request, namespace=namespace, principal=principal, size=size):
             return Refused(
                 code="busy",
                 fact="As many requests are waiting for this shard as may wait.",
@@ -202,7 +202,7 @@ class Shell:
         mailbox, now = self._mailbox, self._clock.now()
         while mailbox and handled < TURN_WEIGHT and not core.full:
             letter = mailbox.take()
-            ticket, request, namespace, principal, weight = letter
+            ticket, request, namespace, principal, weight, size = letter
             if ticket.gone:
                 continue
             if self._stopping and isinstance(request, Poll):
@@ -210,7 +210,7 @@ class Shell:
                 continue
             self._open[ticket] = letter
             try:
-                core.handle(ticket, request, namespace=namespace, principal=principal, now=now)
+                core.handle(ticket, request, namespace=namespace, principal=principal, now=now, size=size)
             except Exception:
                 # Its sender must not send it again and again: it would break every core it meets.
                 self._open.pop(ticket, None)
