@@ -1,9 +1,11 @@
 """How runs end from outside: timeouts, limits, termination; and who is told."""
 
+import pytest
+
 from outlast.core import commands as c
 from outlast.core import events as e
 from outlast.core import inputs as i
-from outlast.core import replies
+from outlast.core import limits, replies
 from outlast.core.shard.config import ShardConfig
 from outlast.core.units import HOUR, SECOND
 from tests.core.world import World, payload
@@ -91,6 +93,65 @@ def test_a_history_over_its_limit_ends_the_run_with_the_reason() -> None:
     assert info.failure is not None
     assert info.failure.type == "HistoryLimit"
     assert world.task_info(f"{started.run_id}:5").state is replies.TaskState.CANCELED
+
+
+def test_signals_alone_cannot_take_a_history_past_its_limit() -> None:
+    world = World(config=ShardConfig(history_events_max=5))
+    world.start()
+    for _ in range(5):
+        world.signal()
+
+    info = world.run_info()
+
+    assert (info.status, info.events) == (replies.RunStatus.FAILED, 7)
+    assert info.failure is not None
+    assert "6 events" in info.failure.message
+
+
+@pytest.mark.parametrize(("events", "suggested"), [(9, False), (8, True)])
+def test_a_run_with_a_long_history_is_told_to_continue_as_new(events: int, suggested: bool) -> None:
+    world = World(config=ShardConfig(continue_as_new_events=events))
+    started = world.start()
+    world.do(world.turn(), *(c.RecordMarker(marker_name="m") for _ in range(4)), force_new=True, cached=True)
+
+    turn = world.turn()
+    world.do(turn)
+
+    shown = [event for _, event in turn.events if isinstance(event, e.WorkflowTaskStarted)]
+    recorded = world.found(started.run_id, e.WorkflowTaskStarted)
+    assert [event.suggest_continue_as_new for event in recorded] == [False, suggested]
+    assert shown == recorded[1:]
+
+
+def test_what_a_worker_is_shown_of_its_turn_is_what_is_recorded_of_it() -> None:
+    world = World()
+    started = world.start(task_timeout=20 * SECOND)
+
+    turn = world.turn()
+    world.do(turn)
+
+    assert [event for _, event in turn.events] == world.history(started.run_id)[:3]
+
+
+def test_a_history_of_many_bytes_suggests_to_continue_as_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CONTINUE_AS_NEW_BYTES", 100)
+    world = World()
+    started = world.start(input=(payload("x" * 200),))
+
+    world.do(world.turn())
+
+    assert [event.suggest_continue_as_new for event in world.found(started.run_id, e.WorkflowTaskStarted)] == [True]
+
+
+def test_a_long_history_is_warned_of_before_it_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "HISTORY_EVENTS_WARN", 2)
+    world = World()
+    world.start()
+    before = world.run_info().warning
+    world.signal()
+
+    assert before == ""
+    assert world.run_info().warning.startswith("Its history has 2 events")
 
 
 def test_a_run_takes_no_more_signals_than_it_may() -> None:

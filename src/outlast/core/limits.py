@@ -21,10 +21,12 @@ FAILURE_DEPTH_MAX: Final = 10
 SPAN_MAX: Final = Nanos(100 * 365 * DAY)  # a sleep longer than this is a mistake
 
 # One run.
-HISTORY_EVENTS_WARN: Final = 10_240
+HISTORY_EVENTS_WARN: Final = 10_240  # from here its description warns
+HISTORY_BYTES_WARN: Final = 10 * 1024 * 1024
 HISTORY_EVENTS_MAX: Final = 51_200  # ends the run with a reason
-HISTORY_BYTES_MAX: Final = 50 * 1024 * 1024
+HISTORY_BYTES_MAX: Final = 50 * 1024 * 1024  # as well
 CONTINUE_AS_NEW_EVENTS: Final = 4_096  # from here the run is told to continue as new
+CONTINUE_AS_NEW_BYTES: Final = 4 * 1024 * 1024
 PARKED_BYTES_MAX: Final = 4 * 1024 * 1024  # events waiting for a started workflow task; more is Busy
 COMMANDS_MAX: Final = 10_000  # of one workflow task
 SIGNALS_MAX: Final = 10_000  # of one run

@@ -127,6 +127,7 @@ class WorkflowInfo(
     parked: int = 0
     why_at: int = 0  # the instant that `why` speaks of, 0 for none
     polled: bool = True  # whether a worker that can take its next turn has been seen lately
+    warning: str = ""  # what will go wrong unless something is done
 
 
 class WorkflowOutcome(
@@ -241,6 +242,7 @@ class WorkflowTask(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_on
     next_event_id_to_read: int = 0  # > 0: the history goes on; read the page that starts with this id
     started_at: int = 0  # the run's clock for this turn
     identity: str = ""
+    suggest_continue_as_new: bool = False  # the history has grown long
 
 
 class Work(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="work", tag_field="kind", kw_only=True):

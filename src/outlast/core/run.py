@@ -38,6 +38,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     scheduled_event_id: int  # of the pair shown to this worker alone
     attempt: int
     poll_id: str
+    suggest_continue_as_new: bool = False  # as shown
 
 
 class Run(msgspec.Struct, kw_only=True, eq=False):

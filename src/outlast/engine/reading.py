@@ -23,6 +23,7 @@ from outlast.core.replies import (
     WorkflowTask,
 )
 from outlast.core.shard.outputs import with_events
+from outlast.core.shard.why import history_warning
 from outlast.core.writes import AttemptRow, HistoryRow, Load, LoadKeys, Page, RunRow, RunState, TaskRow
 from outlast.engine.blobs import fetched
 from outlast.protocol.transport import Attempt, HistoryPage, Listing
@@ -257,6 +258,7 @@ def info_of_run(row: RunRow, tasks: list[TaskRow] | None = None) -> WorkflowInfo
         failure=outcome.failure if outcome else None,
         why=row.reason,
         parked=state.parked_count,
+        warning=history_warning(is_open=row.closed_at == 0, events=row.next_event_id - 1, size=row.history_bytes),
     )
 
 

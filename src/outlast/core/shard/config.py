@@ -31,6 +31,7 @@ class ShardConfig:
     waiters_max: int = limits.WAITERS_MAX
     polls_max: int = limits.POLLS_MAX
     poll_answers_max: int = limits.POLL_ANSWERS_MAX
+    continue_as_new_events: int = limits.CONTINUE_AS_NEW_EVENTS
     history_events_max: int = limits.HISTORY_EVENTS_MAX
     parked_bytes_max: int = limits.PARKED_BYTES_MAX
     signals_max: int = limits.SIGNALS_MAX

@@ -35,15 +35,32 @@ class StepDown:
 Output = Answer | Ask | StepDown
 
 
-def shown_pair(task: WorkflowTask, *, started_at: int, identity: str = "") -> tuple[Timed, Timed]:
+def turn_pair(
+    queue: str, *, timeout: int, attempt: int, scheduled_event_id: int, identity: str, suggest_continue_as_new: bool
+) -> tuple[WorkflowTaskScheduled, WorkflowTaskStarted]:
+    """Return the two events that begin a turn: what its worker is shown, and what is recorded when it ends."""
+    scheduled = WorkflowTaskScheduled(task_queue=queue, start_to_close_timeout=timeout, attempt=attempt)
+    started = WorkflowTaskStarted(
+        scheduled_event_id=scheduled_event_id, identity=identity, suggest_continue_as_new=suggest_continue_as_new
+    )
+    return scheduled, started
+
+
+def shown_pair(task: WorkflowTask) -> tuple[Timed, Timed]:
     """Return the pair that ends what a worker is shown. It is in no history until the turn completes."""
-    scheduled = WorkflowTaskScheduled(task_queue=task.queue, start_to_close_timeout=task.timeout, attempt=task.attempt)
-    started = WorkflowTaskStarted(scheduled_event_id=task.started_event_id - 1, identity=identity)
-    return (started_at, scheduled), (started_at, started)
+    scheduled, started = turn_pair(
+        task.queue,
+        timeout=task.timeout,
+        attempt=task.attempt,
+        scheduled_event_id=task.started_event_id - 1,
+        identity=task.identity,
+        suggest_continue_as_new=task.suggest_continue_as_new,
+    )
+    return (task.started_at, scheduled), (task.started_at, started)
 
 
 def with_events(task: WorkflowTask, history: tuple[Timed, ...], *, next_event_id_to_read: int = 0) -> WorkflowTask:
     """Return ``task`` with ``history`` (from its first event on) and, where the history ends with it, the shown pair."""
     if not next_event_id_to_read:
-        history = (*history, *shown_pair(task, started_at=task.started_at, identity=task.identity))
+        history = (*history, *shown_pair(task))
     return msgspec.structs.replace(task, events=history, next_event_id_to_read=next_event_id_to_read)

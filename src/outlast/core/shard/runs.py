@@ -21,6 +21,7 @@ from outlast.core.inputs import (
 from outlast.core.replies import Accepted, RunStatus, WorkflowStarted
 from outlast.core.run import STATUS_OF, Closing, Run, outcome_of
 from outlast.core.shard import dedup, offers, tasks, timing, why
+from outlast.core.shard.admitted import RunOverLimit
 from outlast.core.shard.freshness import note
 from outlast.core.shard.histories import append, drop_parked, flush_parked
 from outlast.core.shard.state import Shard, Waiter
@@ -287,6 +288,8 @@ def signal(shard: Shard, request: SignalWorkflow, *, namespace: str, principal: 
     append(shard, run, event)
     if not delayed(run):
         offers.need(shard, run)
+    if over_limit(shard, run):
+        shard.follow_ups.append(RunOverLimit(run.run_id))
     return Accepted()
 
 
@@ -421,6 +424,12 @@ def user_timer(run: Run, timer_id: str, fire_at: int) -> TimerRow:
     return TimerRow(fire_at, f"{run.run_id}{USER_TIMER}{timer_id}", TimerKind.RUN_TIMER.value, run.run_id)
 
 
+def should_continue_as_new(shard: Shard, run: Run) -> bool:
+    """Return whether the history is so long that the code should go on in a new run."""
+    events = run.next_event_id - 1
+    return events >= shard.config.continue_as_new_events or run.history_bytes >= limits.CONTINUE_AS_NEW_BYTES
+
+
 def over_limit(shard: Shard, run: Run) -> bool:
     """Return whether an open run has more history than a run may have."""
     events = run.next_event_id - 1
@@ -434,8 +443,9 @@ def end_over_limit(shard: Shard, run: Run) -> None:
     failure = Failure(
         kind=FailureKind.SERVER,
         type="HistoryLimit",
-        message=f"The history has {run.next_event_id - 1} events; {shard.config.history_events_max} are allowed. "
-        "Have the workflow continue as new before that.",
+        message=f"The history has {run.next_event_id - 1:,} events and {run.history_bytes:,} bytes; "
+        f"{shard.config.history_events_max:,} events and {limits.HISTORY_BYTES_MAX:,} bytes are allowed. "
+        "Have the workflow continue as new when workflow.should_continue_as_new says so.",
         final=True,
     )
     force_close(shard, run, e.WorkflowExecutionFailed(failure=failure, retry_state="non_retryable_failure"))

@@ -27,7 +27,7 @@ from outlast.core.shard import offers, runs, tasks, timing
 from outlast.core.shard.admitted import RunOverLimit
 from outlast.core.shard.enqueue import add_activity, add_detached
 from outlast.core.shard.histories import append, flush_parked, record
-from outlast.core.shard.outputs import with_events
+from outlast.core.shard.outputs import turn_pair, with_events
 from outlast.core.shard.state import Shard
 from outlast.core.units import fraction_of, later
 from outlast.core.writes import TimerRow
@@ -57,6 +57,7 @@ def give(shard: Shard, run: Run, poll: Poll) -> WorkflowTask:
         scheduled_event_id=run.next_event_id,
         attempt=attempt,
         poll_id=poll.poll_id,
+        suggest_continue_as_new=runs.should_continue_as_new(shard, run),
     )
     shard.expire_at(run.turn.deadline, "turn", run.run_id, run.turn.dispatch)
     return shown(shard, run, timeout=timeout)
@@ -89,6 +90,7 @@ def shown(shard: Shard, run: Run, *, timeout: int) -> WorkflowTask:
         timeout=timeout,
         started_at=turn.started_at,
         identity=turn.identity,
+        suggest_continue_as_new=turn.suggest_continue_as_new,
     )
     if first == turn.scheduled_event_id:
         return with_events(task, ())
@@ -223,8 +225,14 @@ def _apply(
 
 
 def _record_pair(run: Run, turn: Turn, *, at: int) -> None:
-    scheduled = e.WorkflowTaskScheduled(task_queue=run.queue, attempt=turn.attempt)
-    started = e.WorkflowTaskStarted(scheduled_event_id=turn.scheduled_event_id, identity=turn.identity)
+    scheduled, started = turn_pair(
+        run.queue,
+        timeout=turn.deadline - turn.started_at,
+        attempt=turn.attempt,
+        scheduled_event_id=turn.scheduled_event_id,
+        identity=turn.identity,
+        suggest_continue_as_new=turn.suggest_continue_as_new,
+    )
     run.record(at, scheduled)
     run.record(at, started)
 

@@ -1,5 +1,6 @@
 """What a run or a task waits for, in one sentence, and what else is known of it."""
 
+from outlast.core import limits
 from outlast.core.replies import PendingActivity, PendingTimer, TaskInfo, TaskState, WorkflowInfo
 from outlast.core.run import Run
 from outlast.core.shard.state import Shard
@@ -54,6 +55,17 @@ def describe_run(shard: Shard, run: Run) -> WorkflowInfo:
         why_at=at,
         parked=len(run.parked),
         polled=polled,
+        warning=history_warning(is_open=run.open, events=run.next_event_id - 1, size=run.history_bytes),
+    )
+
+
+def history_warning(*, is_open: bool, events: int, size: int) -> str:
+    """Return what to say of a history that comes near its limits, "" while it does not."""
+    if not is_open or (events < limits.HISTORY_EVENTS_WARN and size < limits.HISTORY_BYTES_WARN):
+        return ""
+    return (
+        f"Its history has {events:,} events and {size:,} bytes; at {limits.HISTORY_EVENTS_MAX:,} events or "
+        f"{limits.HISTORY_BYTES_MAX:,} bytes the run is ended. Have the workflow continue as new."
     )
 
 
