@@ -69,7 +69,7 @@ class ShardCore:
     @property
     def full(self) -> bool:
         """Whether the batch that gathers is as large as one may be: hand in nothing more until a commit has returned."""
-        return self.shard.batch_full
+        return self.shard.batch_is_full()
 
     # --- in ----------------------------------------------------------------------------------------------------------
 

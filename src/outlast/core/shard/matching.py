@@ -98,11 +98,11 @@ def stop_worker(shard: Shard, request: StopWorker, *, namespace: str) -> None:
 
 def match(shard: Shard) -> None:
     """Give out what can be given out, queue by queue, polls in the order in which they came, until the batch is full."""
-    while shard.hot and not shard.batch_full:
+    while shard.hot and not shard.batch_is_full():
         queue = next(iter(shard.hot))
         del shard.hot[queue]
         for waiting in list(shard.polls.get(queue, ())):
-            if shard.batch_full:
+            if shard.batch_is_full():
                 shard.hot[queue] = None  # the next batch goes on
                 return
             if waiting.key in shard.poll_of:

@@ -130,9 +130,8 @@ class Shard:
         """Return the number of the batch whose state an answer given now sees."""
         return self.gather.number if self.gather.dirty else self.gather.number - 1
 
-    @property
-    def batch_full(self) -> bool:
-        """Whether the batch that gathers has as many rows or bytes as one may have."""
+    def batch_is_full(self) -> bool:
+        """Return whether the batch that gathers has as many rows or bytes as one may have."""
         gather, config = self.gather, self.config
         return gather.bytes >= config.batch_bytes_max or gather.rows() >= config.batch_rows_max
 
