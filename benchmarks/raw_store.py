@@ -16,7 +16,7 @@ import uuid_utils
 
 from outlast.core.replies import TaskState
 from outlast.core.units import Fence
-from outlast.core.writes import AttemptRow, Batch, CommitOutcome, DedupRow, HistoryRow, RunRow, TaskRow
+from outlast.core.writes import AttemptRow, Batch, CommitOutcome, DedupRow, HistoryRow, RunRow, TaskMove, TaskRow
 from outlast.store.sqlite.bulk import Bulk
 from outlast.store.sqlite.connection import connect
 from outlast.store.sqlite.store import SqliteStore
@@ -63,7 +63,6 @@ def starts(fence: Fence, number: int, size: int) -> list[Batch]:
             original_run_id=run_id, first_run_id=run_id, type="Order", queue="main", started_at=batch.at,
             next_event_id=2, ready_at=batch.at, fixed=b"x" * 60, state=b"x" * 40,
         )  # fmt: skip
-        batch.new_runs.add(run_id)
         batch.history.append(HistoryRow(run_id, 1, 1, b"x" * 330))
         batch.dedup["default", "start", key] = DedupRow("default", "start", key, run_id, "x" * 32, batch.at, 1)
     return [batch]
@@ -73,16 +72,17 @@ def lives(fence: Fence, number: int, size: int) -> list[Batch]:
     """Return three batches: ``size`` tasks are enqueued, leased, and done, with an attempt row each."""
     at = time.time_ns()
     ids = [str(uuid_utils.uuid7()) for _ in range(size)]
-    batches: list[Batch] = []
-    for step, (state, ready) in enumerate([(TaskState.ENQUEUED, 1), (TaskState.LEASED, 0), (TaskState.SUCCEEDED, 0)]):
-        batch = Batch(0, fence, number + step, at)
+    batches = [Batch(0, fence, number + step, at) for step in range(3)]
+    for id in ids:
+        batches[0].tasks[id] = TaskRow(
+            namespace="default", task_id=id, queue="main", type="send", ready=1, enqueued_at=at,
+            spec=b"x" * 120, status=b"x" * 60,
+        )  # fmt: skip
+    for step, state in enumerate([TaskState.LEASED, TaskState.SUCCEEDED], 1):
         for id in ids:
-            batch.tasks[id] = TaskRow(
-                namespace="default", task_id=id, queue="main", type="send", state=state, ready=ready, enqueued_at=at,
-                spec=b"x" * 120, status=b"x" * 60,
+            batches[step].task_moves[id] = TaskMove(
+                id, "main", "", state, "", 0, 0, 1, 1, 0, "", 0, 0, b"x" * 60, number + step
             )  # fmt: skip
-        batches.append(batch)
-    batches[0].new_tasks.update(ids)
     batches[2].attempts = [
         AttemptRow(namespace="default", task_id=id, lease=1, attempt=1, outcome="succeeded") for id in ids
     ]

@@ -173,7 +173,7 @@ def test_what_moves_often_is_written_once() -> None:
     following = world.core.take_batch(now=world.now)
 
     assert following is not None
-    assert list(following.runs) == [started.run_id]
+    assert list(following.run_moves) == [started.run_id]
     assert [(row.first_event_id, row.count) for row in following.history] == [(2, 5)]
     assert len(following.dedup) == 5
 

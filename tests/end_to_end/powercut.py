@@ -78,12 +78,9 @@ def batch_for(seed: int, number: int, fence: Fence) -> Batch:
     """Return batch ``number``: a run, a page of history, a task, a timer and a dedup row under each name."""
     batch = batch_of(fence=fence, number=number, at=number)
     for name in rows_of(seed, number):
-        run = run_row(name, started_at=number, state=content_of(seed, name)[:200])
-        batch.runs[name] = run
-        batch.new_runs.add(name)
+        batch.runs[name] = run_row(name, started_at=number, state=content_of(seed, name)[:200])
         batch.history.append(page(name, blob=content_of(seed, name)))
         batch.tasks[name] = task_row(name, enqueued_at=number, ready=1)
-        batch.new_tasks.add(name)
         batch.timers[number, name] = timer(number, name)
         row = dedup(name)
         batch.dedup[row.namespace, row.scope, row.key] = row

@@ -9,7 +9,9 @@ from outlast.core.writes import (
     HistoryRow,
     MessageRow,
     ParkedRow,
+    RunMove,
     RunRow,
+    TaskMove,
     TaskRow,
     TimerRow,
 )
@@ -92,17 +94,27 @@ def message(sequence: int = 1, *, target: int = 2, incarnation: int = 1, blob: b
     return MessageRow(target, 0, incarnation, sequence, blob)
 
 
+def move_of_run(row: RunRow) -> RunMove:
+    """Return the move after which a stored run is as ``row`` says."""
+    return RunMove(*(getattr(row, name) for name in RunMove.__struct_fields__))
+
+
+def move_of_task(row: TaskRow) -> TaskMove:
+    """Return the move after which a stored task is as ``row`` says."""
+    return TaskMove(*(getattr(row, name) for name in TaskMove.__struct_fields__))
+
+
 def put(batch: Batch, row: Row, *, new: bool) -> None:
     """Add ``row`` to ``batch``; a run or a task moves unless it is ``new``."""
     match row:
-        case RunRow():
+        case RunRow() if new:
             batch.runs[row.run_id] = row
-            if new:
-                batch.new_runs.add(row.run_id)
-        case TaskRow():
+        case RunRow():
+            batch.run_moves[row.run_id] = move_of_run(row)
+        case TaskRow() if new:
             batch.tasks[row.task_id] = row
-            if new:
-                batch.new_tasks.add(row.task_id)
+        case TaskRow():
+            batch.task_moves[row.task_id] = move_of_task(row)
         case HistoryRow():
             batch.history.append(row)
         case ParkedRow():

@@ -153,8 +153,8 @@ def test_two_rows_of_one_batch_that_clash_leave_it_out(kept: Kept, rows: tuple[R
 def test_a_move_of_what_is_not_stored_leaves_the_whole_batch_out(kept: Kept, row: Row) -> None:
     batch = kept.next_batch(*ONE_OF_EACH)
     moved = kept.next_batch(row, new=False)
-    batch.runs |= moved.runs
-    batch.tasks |= moved.tasks
+    batch.run_moves |= moved.run_moves
+    batch.task_moves |= moved.task_moves
 
     assert kept.commit(batch) is CommitOutcome.UNKNOWN
     assert not any(is_there(kept))

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable
-from copy import copy
 from pathlib import Path
 
 import pytest
@@ -19,16 +18,24 @@ from outlast.core.writes import (
     LoadTimers,
     RunRow,
     TaskRow,
+    run_after,
+    task_after,
 )
 from outlast.store.base import RunFilter, StoreError, TaskFilter
 from outlast.store.memory.store import MemoryStore
 from outlast.store.sqlite.store import SqliteStore
 from tests.store.kept import Kept
-from tests.store.rows import attempt, dedup, page, parked, run_row, task_row, timer
+from tests.store.rows import attempt, dedup, page, parked, put, run_row, task_row, timer
 
 LISTS_A_SEED = 10
 OPERATIONS = 15
 IDS = 12  # few, so that operations meet
+
+
+def forget(batch: Batch, id: str) -> None:
+    """Take out what ``batch`` holds of a run or a task."""
+    for rows in (batch.runs, batch.run_moves, batch.tasks, batch.task_moves):
+        rows.pop(id, None)
 
 
 class Pair:
@@ -78,14 +85,14 @@ class Pair:
             row.closed_at, row.status, row.ready_at = 9, chance.choice(["completed", "failed"]), 0
         if stored is not None and stored.closed_at:
             row.closed_at, row.status = stored.closed_at, stored.status
-        batch.runs[run_id] = row
-        (batch.new_runs.add if is_new else batch.new_runs.discard)(run_id)
+        forget(batch, run_id)
+        put(batch, row, new=is_new)
 
     def draw_task(self, batch: Batch) -> None:
         chance, task_id = self.chance, self.id("task")
         is_new = (task_id not in self.tasks) != (chance.random() < 0.02)
         state = chance.choice(list(TaskState))
-        batch.tasks[task_id] = task_row(
+        row = task_row(
             task_id,
             namespace=chance.choice(["default", "other"]),
             queue=chance.choice(["main", "slow"]),
@@ -96,7 +103,8 @@ class Pair:
             run_id=chance.choice(["", "", task_id.split(":")[0]]),
             status=chance.randbytes(3),
         )
-        (batch.new_tasks.add if is_new else batch.new_tasks.discard)(task_id)
+        forget(batch, task_id)
+        put(batch, row, new=is_new)
 
     def draw_page(self, batch: Batch) -> None:
         run_id = self.id("run")
@@ -137,16 +145,14 @@ class Pair:
         assert outcomes[0] == outcomes[1], [getattr(kept.store, "last_fault", "") for kept in self.stores]
         if outcomes[0] is not CommitOutcome.DONE:
             return
-        for run_id, row in batch.runs.items():
-            self.runs[run_id] = row if run_id in batch.new_runs else self.moved(row)
+        for run_move in batch.run_moves.values():
+            self.runs[run_move.run_id] = run_after(self.runs[run_move.run_id], run_move)
+        for task_move in batch.task_moves.values():
+            self.tasks[task_move.task_id] = task_after(self.tasks[task_move.task_id], task_move)
+        self.runs |= batch.runs
         self.tasks |= batch.tasks
         for row in batch.history:
             self.pages[row.run_id] = max(self.pages.get(row.run_id, 1), row.first_event_id + row.count)
-
-    def moved(self, row: RunRow) -> RunRow:
-        kept = copy(row)
-        kept.workflow_id = self.runs[row.run_id].workflow_id
-        return kept
 
     def claim(self) -> None:
         owner, now = self.chance.choice("abc"), self.chance.randrange(1_000)

@@ -52,6 +52,23 @@ class RunRow(msgspec.Struct, array_like=True, gc=False, kw_only=True):
     extra: bytes = b""
 
 
+class RunMove(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What moves of a run that is stored: these fields of its RunRow. All others stay as they are."""
+
+    run_id: str
+    status: str
+    queue: str
+    build: str
+    closed_at: int
+    next_event_id: int
+    history_bytes: int
+    ready_at: int
+    reason: str
+    state: bytes
+    outcome: bytes
+    commit_no: int
+
+
 class RunFixed(msgspec.Struct, array_like=True, gc=False, kw_only=True):
     """What a run is born with and keeps."""
 
@@ -158,6 +175,26 @@ class TaskRow(msgspec.Struct, array_like=True, gc=False, kw_only=True):
     extra: bytes = b""
 
 
+class TaskMove(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What moves of a task that is stored: these fields of its TaskRow. All others stay as they are."""
+
+    task_id: str
+    queue: str
+    build: str
+    state: TaskState
+    reason: str
+    ready: int
+    order_key: int
+    attempt: int
+    lease: int
+    lease_until: int
+    worker: str
+    run_at: int
+    closed_at: int
+    status: bytes
+    commit_no: int
+
+
 class TaskSpec(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=True):
     """What a task is born with. Spans in nanoseconds; ``close_by`` and ``start_by`` are instants, 0 for none."""
 
@@ -224,6 +261,16 @@ class AttemptRow(msgspec.Struct, array_like=True, gc=False, kw_only=True):
     extra: bytes = b""
 
 
+def run_after(row: RunRow, move: RunMove) -> RunRow:
+    """Return the row of a run as it is once it has moved."""
+    return msgspec.structs.replace(row, **msgspec.structs.asdict(move))
+
+
+def task_after(row: TaskRow, move: TaskMove) -> TaskRow:
+    """Return the row of a task as it is once it has moved."""
+    return msgspec.structs.replace(row, **msgspec.structs.asdict(move))
+
+
 # --- the rest --------------------------------------------------------------------------------------------------------
 
 
@@ -275,14 +322,14 @@ class Batch:
     fence: Fence
     number: int  # dense per shard, from 1
     at: int
-    runs: dict[str, RunRow] = field(default_factory=dict[str, RunRow])
-    new_runs: set[str] = field(default_factory=set[str])  # run ids in `runs` that the store does not have yet
+    runs: dict[str, RunRow] = field(default_factory=dict[str, RunRow])  # that the store does not have yet
+    run_moves: dict[str, RunMove] = field(default_factory=dict[str, RunMove])  # of runs that it has
     history: list[HistoryRow] = field(default_factory=list[HistoryRow])
     parked: list[ParkedRow] = field(default_factory=list[ParkedRow])
     # run ids whose stored parked rows go, before `parked` is added
     unparked: dict[str, None] = field(default_factory=dict[str, None])
-    tasks: dict[str, TaskRow] = field(default_factory=dict[str, TaskRow])
-    new_tasks: set[str] = field(default_factory=set[str])  # task ids in `tasks` that the store does not have yet
+    tasks: dict[str, TaskRow] = field(default_factory=dict[str, TaskRow])  # that the store does not have yet
+    task_moves: dict[str, TaskMove] = field(default_factory=dict[str, TaskMove])  # of tasks that it has
     attempts: list[AttemptRow] = field(default_factory=list[AttemptRow])
     timers: dict[tuple[int, str], TimerRow] = field(default_factory=dict[tuple[int, str], TimerRow])
     dropped_timers: dict[tuple[int, str], None] = field(default_factory=dict[tuple[int, str], None])
@@ -300,9 +347,9 @@ class Batch:
     def rows(self) -> int:
         """Return how many rows the batch writes or deletes."""
         return (
-            len(self.runs) + len(self.history) + len(self.parked) + len(self.unparked) + len(self.tasks)
-            + len(self.attempts) + len(self.timers) + len(self.dropped_timers) + len(self.dedup)
-            + len(self.counters) + len(self.outbox) + len(self.received)
+            len(self.runs) + len(self.run_moves) + len(self.history) + len(self.parked) + len(self.unparked)
+            + len(self.tasks) + len(self.task_moves) + len(self.attempts) + len(self.timers)
+            + len(self.dropped_timers) + len(self.dedup) + len(self.counters) + len(self.outbox) + len(self.received)
         )  # fmt: skip
 
 

@@ -19,6 +19,8 @@ from outlast.core.writes import (
     TaskSpec,
     TaskStatus,
     TimerRow,
+    run_after,
+    task_after,
 )
 from outlast.sim.violation import Violation, require
 
@@ -80,10 +82,20 @@ class Mirror:
             parked[parked_row.n] = parked_row
             at, event = codec.decode_timed(parked_row.blob)
             change.parked.append((parked_row.run_id, at, event))
-        for run in batch.runs.values():
-            self._take_run(batch, run, change)
-        for task in batch.tasks.values():
-            self._take_task(batch, task, change)
+        for run_id, run in batch.runs.items():
+            require(run_id not in self.runs, 6, "run_added_twice", run_id)
+            self._take_run(batch, None, run, change)
+        for run_id, run_move in batch.run_moves.items():
+            require(run_id in self.runs, 6, "moved_run_missing", run_id)
+            old_run = self.runs[run_id]
+            self._take_run(batch, old_run, run_after(old_run, run_move), change)
+        for task_id, task in batch.tasks.items():
+            require(task_id not in self.tasks, 6, "task_added_twice", task_id)
+            self._take_task(None, task, change)
+        for task_id, task_move in batch.task_moves.items():
+            require(task_id in self.tasks, 6, "moved_task_missing", task_id)
+            old_task = self.tasks[task_id]
+            self._take_task(old_task, task_after(old_task, task_move), change)
         for attempt in batch.attempts:
             self.attempts.setdefault(attempt.task_id, []).append(attempt)
         for key in batch.dropped_timers:
@@ -117,11 +129,8 @@ class Mirror:
                     raise Violation(broken.finding.number, broken.finding.code, broken.finding.detail) from broken
                 change.events.append((page.run_id, len(history), at, event))
 
-    def _take_run(self, batch: Batch, row: RunRow, change: Change) -> None:
-        old = self.runs.get(row.run_id)
-        require((old is None) == (row.run_id in batch.new_runs), 6, "new_runs_wrong", row.run_id)
+    def _take_run(self, batch: Batch, old: RunRow | None, row: RunRow, change: Change) -> None:
         if old is not None:
-            row.fixed = row.fixed or old.fixed
             self._count(change, (old.namespace, f"runs:{old.status}"), -1)
         self._count(change, (row.namespace, f"runs:{row.status}"), +1)
         self.runs[row.run_id] = row
@@ -136,11 +145,8 @@ class Mirror:
                 del self.open_by_name[name]
         change.runs.append((old, row))
 
-    def _take_task(self, batch: Batch, row: TaskRow, change: Change) -> None:
-        old = self.tasks.get(row.task_id)
-        require((old is None) == (row.task_id in batch.new_tasks), 6, "new_tasks_wrong", row.task_id)
+    def _take_task(self, old: TaskRow | None, row: TaskRow, change: Change) -> None:
         if old is not None:
-            row.spec = row.spec or old.spec
             self._count(change, (old.namespace, f"tasks:{old.queue}:{old.state.value}"), -1)
         self._count(change, (row.namespace, f"tasks:{row.queue}:{row.state.value}"), +1)
         self.tasks[row.task_id] = row

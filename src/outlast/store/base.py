@@ -81,9 +81,8 @@ class Store(Protocol):
         Never raises for what a database may do: every doubt is UNKNOWN. The batch number must be the last one plus 1.
         FULL and REFUSED are definite: nothing was written.
 
-        Ids in ``runs`` and ``tasks`` that are not in ``new_runs`` and ``new_tasks`` move rows that are stored: what a run or
-        a task is born with (``fixed``, ``spec``, names, types, times of birth) is then ignored and stays as stored. Runs
-        that close make room for runs that open; ``unparked`` comes before ``parked``, ``dropped_timers`` before ``timers``.
+        ``runs`` and ``tasks`` are added, ``run_moves`` and ``task_moves`` change rows that are stored. Runs that close make
+        room for runs that open; ``unparked`` comes before ``parked``, ``dropped_timers`` before ``timers``.
         Of several late attempt rows of one lease the first stays. A row that is there already, or is to move and is not
         there, makes the batch UNKNOWN with nothing written: it is a mistake of the owner's.
         """

@@ -16,7 +16,9 @@ from outlast.core.writes import (
     DedupRow,
     HistoryRow,
     ParkedRow,
+    RunMove,
     RunRow,
+    TaskMove,
     TaskRow,
     TaskStatus,
     TimerRow,
@@ -100,10 +102,11 @@ class Gather:
         for run in self.runs.values():
             self._take_run(batch, run)
         for task in self.tasks.values():
-            batch.tasks[task.task_id] = task_row(task, self.number)
-            if not task.stored:
+            if task.stored:
+                batch.task_moves[task.task_id] = task_move(task, self.number)
+            else:
                 task.stored = True
-                batch.new_tasks.add(task.task_id)
+                batch.tasks[task.task_id] = task_row(task, self.number)
         for row in self.attempts:
             row.commit_no = self.number
         batch.unparked = self.unparked
@@ -123,13 +126,15 @@ class Gather:
             run.history_bytes += len(blob)
             batch.history.append(HistoryRow(run.run_id, first, len(run.fresh), blob))
             run.fresh = []
-        for n in range(run.parked_stored, len(run.parked)):
-            batch.parked.append(ParkedRow(run.run_id, n, codec.encode_timed(run.parked[n])))
-        run.parked_stored = len(run.parked)
-        batch.runs[run.run_id] = run_row(run, self.number)
-        if not run.stored:
+        if run.parked:
+            for n in range(run.parked_stored, len(run.parked)):
+                batch.parked.append(ParkedRow(run.run_id, n, codec.encode_timed(run.parked[n])))
+            run.parked_stored = len(run.parked)
+        if run.stored:
+            batch.run_moves[run.run_id] = run_move(run, self.number)
+        else:
             run.stored = True
-            batch.new_runs.add(run.run_id)
+            batch.runs[run.run_id] = run_row(run, self.number)
 
     def _begin_next(self) -> None:
         self.number += 1
@@ -160,7 +165,7 @@ def _moving_bytes(status: TaskStatus) -> int:
 
 
 def run_row(run: Run, number: int) -> RunRow:
-    """Return the row of ``run`` as it is now; what never changes is left out once it is stored."""
+    """Return the row that a new ``run`` begins with."""
     return RunRow(
         namespace=run.namespace,
         workflow_id=run.workflow_id,
@@ -181,15 +186,33 @@ def run_row(run: Run, number: int) -> RunRow:
         ready_at=run.ready_at,
         reason=run.reason,
         parent=run.parent,
-        fixed=b"" if run.stored else codec.encode_fixed(run.fixed),
+        fixed=codec.encode_fixed(run.fixed),
         state=codec.encode_state(run.state),
         outcome=codec.encode_outcome(run.outcome) if run.outcome else b"",
         commit_no=number,
     )
 
 
+def run_move(run: Run, number: int) -> RunMove:
+    """Return what of a stored ``run`` may have moved, as it is now."""
+    return RunMove(
+        run.run_id,
+        run.status,
+        run.queue,
+        run.build,
+        run.closed_at,
+        run.next_event_id,
+        run.history_bytes,
+        run.ready_at,
+        run.reason,
+        codec.encode_state(run.state),
+        codec.encode_outcome(run.outcome) if run.outcome else b"",
+        number,
+    )
+
+
 def task_row(task: Task, number: int) -> TaskRow:
-    """Return the row of ``task`` as it is now; its spec is left out once it is stored."""
+    """Return the row that a new ``task`` begins with."""
     return TaskRow(
         namespace=task.namespace,
         task_id=task.task_id,
@@ -211,9 +234,30 @@ def task_row(task: Task, number: int) -> TaskRow:
         scheduled_event_id=task.scheduled_event_id,
         principal=task.principal,
         identity=task.identity,
-        spec=b"" if task.stored else codec.encode_spec(task.spec),
+        spec=codec.encode_spec(task.spec),
         status=codec.encode_status(task.status),
         commit_no=number,
+    )
+
+
+def task_move(task: Task, number: int) -> TaskMove:
+    """Return what of a stored ``task`` may have moved, as it is now."""
+    return TaskMove(
+        task.task_id,
+        task.queue,
+        task.build,
+        task.state,
+        task.reason,
+        int(task.ready),
+        task.order_key,
+        task.attempt,
+        task.lease,
+        task.lease_until,
+        task.worker,
+        task.run_at,
+        task.closed_at,
+        codec.encode_status(task.status),
+        number,
     )
 
 

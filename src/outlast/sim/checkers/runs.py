@@ -129,7 +129,7 @@ class Runs:
                     hit("terminate_during_task")
                 assert row is not None
                 if any(other.workflow_id == row.workflow_id and other.namespace == row.namespace
-                       for other in change.batch.runs.values() if other.run_id in change.batch.new_runs):  # fmt: skip
+                       for other in change.batch.runs.values()):  # fmt: skip
                     hit("start_terminated_existing")
             case e.TaskEnqueued():
                 hit("detached_enqueued")
@@ -178,10 +178,7 @@ class Runs:
 
     def _continued(self, change: Change, run_id: str, event: e.WorkflowExecutionContinuedAsNew) -> None:
         mirror = self._scene.mirror
-        following = mirror.runs.get(event.new_run_id) or change.batch.runs.get(event.new_run_id)
-        require(
-            following is not None and event.new_run_id in change.batch.new_runs, 35, "continued_without_next", run_id
-        )
+        require(event.new_run_id in change.batch.runs, 35, "continued_without_next", run_id)
         first = mirror.history[event.new_run_id][0][1]
         assert isinstance(first, e.WorkflowExecutionStarted)
         require(first.continued_run_id == run_id, 35, "next_run_of_another", event.new_run_id)

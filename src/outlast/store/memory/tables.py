@@ -33,6 +33,8 @@ from outlast.core.writes import (
     RunRow,
     TaskRow,
     TimerRow,
+    run_after,
+    task_after,
 )
 from outlast.store.base import StoreError
 from outlast.store.memory.keys import SortedKeys
@@ -172,8 +174,9 @@ class Tables:
     def _check(self, batch: Batch) -> None:
         self._check_runs(batch)
         for task_id in batch.tasks:
-            known = task_id in self.tasks
-            invariant(known != (task_id in batch.new_tasks), "task_row_new_or_missing", task_id=task_id, stored=known)
+            invariant(task_id not in self.tasks, "task_row_twice", task_id=task_id)
+        for task_id in batch.task_moves:
+            invariant(task_id in self.tasks, "moved_task_missing", task_id=task_id)
         pages: set[tuple[str, int]] = set()
         for page in batch.history:
             key = (page.run_id, page.first_event_id)
@@ -202,11 +205,10 @@ class Tables:
 
     def _check_runs(self, batch: Batch) -> None:
         opening: dict[tuple[str, str], str] = {}
+        for run_id in batch.run_moves:
+            invariant(run_id in self.runs, "moved_run_missing", run_id=run_id)
         for run_id, row in batch.runs.items():
-            known = run_id in self.runs
-            invariant(known != (run_id in batch.new_runs), "run_row_new_or_missing", run_id=run_id, stored=known)
-            if known:
-                continue
+            invariant(run_id not in self.runs, "run_row_twice", run_id=run_id)
             key = (row.namespace, row.workflow_id)
             latest = self.latest_runs.get(key)
             again = latest is not None and self.runs[latest].opened_no == row.opened_no
@@ -214,7 +216,8 @@ class Tables:
             if row.closed_at:
                 continue
             other = self.open_runs.get(key)
-            closing = other is not None and other in batch.runs and batch.runs[other].closed_at
+            move = batch.run_moves.get(other or "")
+            closing = move is not None and move.closed_at
             if key in opening or (other is not None and not closing):
                 raise InvariantBroken("two_open_runs", workflow_id=row.workflow_id, run_id=run_id, other=other or "")
             opening[key] = run_id
@@ -222,6 +225,8 @@ class Tables:
     # Writes.
 
     def _apply_runs(self, batch: Batch) -> None:
+        for move in batch.run_moves.values():
+            self._put_run(run_after(self.runs[move.run_id], move))
         for row in batch.runs.values():
             self._put_run(copy(row))
         for page in batch.history:
@@ -242,11 +247,8 @@ class Tables:
             if latest is None or self.runs[latest].opened_no < row.opened_no:
                 self.latest_runs[key] = row.run_id
             self.runs_by_start.setdefault(row.namespace, SortedKeys()).add((row.started_at, row.run_id))
-        else:
-            _keep_run(old, row)
-            key = (row.namespace, row.workflow_id)
-            if old.ready_at > 0 and not old.closed_at:
-                self.ready_runs.drop((old.ready_at, old.run_id))
+        elif old.ready_at > 0 and not old.closed_at:
+            self.ready_runs.drop((old.ready_at, old.run_id))
         if row.ready_at > 0 and not row.closed_at:
             self.ready_runs.add((row.ready_at, row.run_id))
         if not row.closed_at:
@@ -256,6 +258,8 @@ class Tables:
         self.runs[row.run_id] = row
 
     def _apply_tasks(self, batch: Batch) -> None:
+        for move in batch.task_moves.values():
+            self._put_task(task_after(self.tasks[move.task_id], move))
         for row in batch.tasks.values():
             self._put_task(copy(row))
         for attempt in batch.attempts:
@@ -267,7 +271,6 @@ class Tables:
         if old is None:
             self.tasks_by_enqueue.setdefault(row.namespace, SortedKeys()).add((row.enqueued_at, row.task_id))
         else:
-            _keep_task(old, row)
             if old.ready == 1:
                 self.ready_tasks[old.namespace, old.queue, old.type].drop((old.order_key, old.task_id))
             if old.state == TaskState.LEASED:
@@ -287,24 +290,6 @@ class Tables:
             if key not in self.timers:
                 self.timer_order.add(key)
             self.timers[key] = timer
-
-
-def _keep_run(old: RunRow, row: RunRow) -> None:
-    row.namespace, row.workflow_id, row.opened_no = old.namespace, old.workflow_id, old.opened_no
-    row.original_run_id, row.first_run_id, row.type, row.model = (
-        old.original_run_id,
-        old.first_run_id,
-        old.type,
-        old.model,
-    )
-    row.principal, row.identity, row.started_at = old.principal, old.identity, old.started_at
-    row.parent, row.fixed = old.parent, old.fixed
-
-
-def _keep_task(old: TaskRow, row: TaskRow) -> None:
-    row.namespace, row.type, row.enqueued_at, row.run_id = old.namespace, old.type, old.enqueued_at, old.run_id
-    row.scheduled_event_id, row.principal, row.identity = old.scheduled_event_id, old.principal, old.identity
-    row.spec = old.spec
 
 
 def _id_of(message: MessageRow) -> tuple[int, int, int, int]:

@@ -1,36 +1,28 @@
 """The statements of the SQLite store.
 
 Those that write rows take all fields of the struct in order (``column3`` is the third field), so that one C call turns a row
-into its values. Moved rows leave out what never changes; ``MOVE_OPEN_RUN`` also leaves out ``closed_at``, so that the index of
-open runs is rewritten only when a run closes.
+into its values. ``MOVE_OPEN_RUN`` leaves out ``closed_at``, so that the index of open runs is rewritten only when a run closes.
 """
 
 from typing import Final
 
-from outlast.core.writes import AttemptRow, RunRow, TaskRow
+from outlast.core.writes import AttemptRow, RunMove, RunRow, TaskMove, TaskRow
 from outlast.store.sqlite.bulk import Bulk
 
 RUN: Final = ", ".join(RunRow.__struct_fields__)
 TASK: Final = ", ".join(TaskRow.__struct_fields__)
 ATTEMPT: Final = ", ".join(AttemptRow.__struct_fields__)
 
-RUN_KEPT: Final = frozenset({
-    "namespace", "workflow_id", "run_id", "opened_no", "original_run_id", "first_run_id", "type", "model", "principal",
-    "identity", "started_at", "parent", "fixed",
-})  # fmt: skip
-TASK_KEPT: Final = frozenset({
-    "namespace", "task_id", "type", "enqueued_at", "run_id", "scheduled_event_id", "principal", "identity", "spec",
-})  # fmt: skip
-
 
 def _insert(table: str, width: int, *, verb: str = "INSERT") -> Bulk:
     return Bulk(f"{verb} INTO {table} VALUES ", width=width)
 
 
-def _move(table: str, fields: tuple[str, ...], kept: frozenset[str], key: str, tail: str = "") -> Bulk:
-    moves = ", ".join(f"{name} = moved.column{n}" for n, name in enumerate(fields, 1) if name not in kept)
-    where = f"{table}.{key} = moved.column{fields.index(key) + 1}{tail}"
-    return Bulk(f"UPDATE {table} SET {moves} FROM (VALUES ", f") AS moved WHERE {where}", width=len(fields))
+def _move(table: str, fields: tuple[str, ...], *, without: str = "", where: str = "") -> Bulk:
+    key, *moving = fields
+    moves = ", ".join(f"{name} = moved.column{n}" for n, name in enumerate(moving, 2) if name != without)
+    tail = f") AS moved WHERE {table}.{key} = moved.column1{where}"
+    return Bulk(f"UPDATE {table} SET {moves} FROM (VALUES ", tail, width=len(fields))
 
 
 # The shard.
@@ -48,15 +40,13 @@ FENCE: Final = (
     "WHERE shard = ?1 AND incarnation = ?2 AND epoch = ?3 AND last_number = ?4 - 1"
 )
 ADD_RUN: Final = _insert("runs", len(RunRow.__struct_fields__))
-MOVE_RUN: Final = _move("runs", RunRow.__struct_fields__, RUN_KEPT, "run_id")
-MOVE_OPEN_RUN: Final = _move(
-    "runs", RunRow.__struct_fields__, RUN_KEPT | {"closed_at"}, "run_id", " AND runs.closed_at = 0"
-)
+MOVE_RUN: Final = _move("runs", RunMove.__struct_fields__)
+MOVE_OPEN_RUN: Final = _move("runs", RunMove.__struct_fields__, without="closed_at", where=" AND runs.closed_at = 0")
 ADD_HISTORY: Final = _insert("history", 4)
 DROP_PARKED: Final = Bulk("DELETE FROM parked WHERE run_id IN (", ")", width=1)
 ADD_PARKED: Final = _insert("parked", 3)
 ADD_TASK: Final = _insert("tasks", len(TaskRow.__struct_fields__))
-MOVE_TASK: Final = _move("tasks", TaskRow.__struct_fields__, TASK_KEPT, "task_id")
+MOVE_TASK: Final = _move("tasks", TaskMove.__struct_fields__)
 ADD_ATTEMPT: Final = _insert("attempts", len(AttemptRow.__struct_fields__))
 ADD_LATE_ATTEMPT: Final = _insert("attempts", len(AttemptRow.__struct_fields__), verb="INSERT OR IGNORE")
 DROP_TIMER: Final = Bulk("DELETE FROM timers WHERE (fire_at, timer_id) IN (VALUES ", ")", width=2)

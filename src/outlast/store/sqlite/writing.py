@@ -5,13 +5,14 @@ what is dropped goes before what is set.
 """
 
 import errno
-from typing import Any, Final
+from collections.abc import Collection
+from typing import Final
 
 import apsw
 import msgspec
 
 from outlast.core.errors import InvariantBroken
-from outlast.core.writes import Batch, CommitOutcome, HistoryRow, RunRow
+from outlast.core.writes import Batch, CommitOutcome, HistoryRow, RunMove, TaskMove
 from outlast.store.compression import pack
 from outlast.store.sqlite import queries
 from outlast.store.sqlite.bulk import Bulk
@@ -113,30 +114,27 @@ def _write(connection: Connection, batch: Batch) -> None:
 
 
 def _write_runs(connection: Connection, batch: Batch) -> None:
-    if not batch.runs:
-        return
-    new_ids = batch.new_runs
-    new: list[RunRow] = []
-    open_: list[RunRow] = []
-    closed: list[RunRow] = []
-    for row in batch.runs.values():
-        (new if row.run_id in new_ids else closed if row.closed_at else open_).append(row)
-    _move(connection, queries.MOVE_RUN, closed)
-    _move(connection, queries.MOVE_OPEN_RUN, open_)
-    queries.ADD_RUN.run(connection, map(_tuple_of, new))
+    if batch.run_moves:
+        open_: list[RunMove] = []
+        closed: list[RunMove] = []
+        for move in batch.run_moves.values():
+            (closed if move.closed_at else open_).append(move)
+        _move(connection, queries.MOVE_RUN, closed)
+        _move(connection, queries.MOVE_OPEN_RUN, open_)
+    if batch.runs:
+        queries.ADD_RUN.run(connection, map(_tuple_of, batch.runs.values()))
 
 
 def _write_tasks(connection: Connection, batch: Batch) -> None:
+    _move(connection, queries.MOVE_TASK, batch.task_moves.values())
     if batch.tasks:
-        new_ids = batch.new_tasks
-        _move(connection, queries.MOVE_TASK, [row for row in batch.tasks.values() if row.task_id not in new_ids])
-        queries.ADD_TASK.run(connection, (_tuple_of(row) for row in batch.tasks.values() if row.task_id in new_ids))
+        queries.ADD_TASK.run(connection, map(_tuple_of, batch.tasks.values()))
     if batch.attempts:
         queries.ADD_ATTEMPT.run(connection, (_tuple_of(row) for row in batch.attempts if not row.late))
         queries.ADD_LATE_ATTEMPT.run(connection, (_tuple_of(row) for row in batch.attempts if row.late))
 
 
-def _move(connection: Connection, statement: Bulk, rows: list[Any]) -> None:
+def _move(connection: Connection, statement: Bulk, rows: Collection[RunMove | TaskMove]) -> None:
     if not rows:
         return
     before = connection.total_changes()
