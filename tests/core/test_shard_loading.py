@@ -4,6 +4,7 @@ from outlast.core import commands as c
 from outlast.core import inputs as i
 from outlast.core import replies
 from outlast.core.shard.config import ShardConfig
+from outlast.core.shard.expiries import Expiries
 from outlast.core.units import HOUR, MINUTE, SECOND
 from tests.core.world import World, enqueue_of
 
@@ -244,3 +245,45 @@ def test_a_description_lists_activities_that_have_left_memory() -> None:
     world.restart()
 
     assert [activity.activity_id for activity in world.run_info("a").activities] == ["0", "1", "2", "3", "4"]
+
+
+def test_what_has_ended_and_left_memory_is_not_read_again_when_its_lease_would_have_ended() -> None:
+    world = World(config=ShardConfig(runs_cached_max=0, tasks_cached_max=0))
+    run_id = world.start().run_id
+    schedule = c.ScheduleActivity(activity_id="a", activity_type="pay", task_queue="default")
+    world.do(world.turn(), schedule, cached=True)
+    world.complete(world.lease())
+    world.do(world.turn(), c.CompleteWorkflow())
+    world.enqueue("pushes the others out")
+    assert run_id not in world.core.shard.runs
+    assert list(world.core.shard.tasks) == ["pushes the others out"]
+    asked = world.core.loading.next_id
+
+    world.pass_time(60)
+
+    assert world.core.loading.next_id == asked
+
+
+def test_expiries_come_up_in_order_whatever_the_order_they_were_put_in() -> None:
+    expiries = Expiries()
+    for at in (5, 7, 3, 7, 9, 1):
+        expiries.put(at, "lease", f"at {at}", at)
+    expiries.put(2, "turn", "at 2", 2)
+
+    assert expiries.next_at() == 1
+    assert sorted(n for _, _, n in expiries.take(7, 100)) == [1, 2, 3, 5, 7, 7]
+    assert expiries.next_at() == 9
+    assert expiries.take(8, 100) == []
+    assert expiries.take(9, 100) == [("lease", "at 9", 9)]
+    assert expiries.next_at() is None
+
+
+def test_no_more_expiries_are_taken_at_once_than_asked_for() -> None:
+    expiries = Expiries()
+    for n in range(5):
+        expiries.put(10 - n, "lease", "t", n)
+        expiries.put(n, "turn", "t", n)
+
+    taken = [len(expiries.take(20, 4)) for _ in range(4)]
+
+    assert taken == [4, 4, 2, 0]

@@ -1,10 +1,9 @@
 """What the passing of time brings: timers that are due, leases that have run out, waits that are over."""
 
-import heapq
-
 from outlast.core.shard import matching, offers, turns
 from outlast.core.shard.admitted import Internal, LeaseEnded, TimerDue
 from outlast.core.shard.state import Shard
+from outlast.core.task import LEASED
 
 AT_ONCE = 1_000  # timers and expiries of one tick; the next tick goes on
 
@@ -17,11 +16,12 @@ def collect(shard: Shard) -> list[Internal]:
         row = timers.pop()
         if (row.fire_at, row.timer_id) not in shard.gather.dropped_timers:
             found.append(TimerDue(row.fire_at, row.timer_id, row.kind, row.target))
-    expiries = shard.expiries
-    while expiries and expiries[0][0] <= shard.now and len(found) < AT_ONCE:
-        _, kind, target, n = heapq.heappop(expiries)
+    for kind, target, n in shard.expiries.take(shard.now, AT_ONCE - len(found)):
         if kind == "lease":
-            found.append(LeaseEnded(target, n))
+            task = shard.tasks.get(target)
+            # Nearly all were answered long ago. One that runs is always in memory.
+            if task is not None and task.lease == n and task.state is LEASED:
+                found.append(LeaseEnded(target, n))
         else:
             _look(shard, kind, target, n)
     return found
@@ -37,7 +37,8 @@ def _look(shard: Shard, kind: str, target: str, n: int) -> None:
         return
     run = shard.runs.get(target)
     if run is None:
-        shard.recalled[target] = None  # on offer, but no longer in memory
+        if target in shard.away:
+            shard.recalled[target] = None
         return
     if kind == "turn":
         turns.time_out(shard, run, dispatch=n)
@@ -52,8 +53,9 @@ def next_wakeup(shard: Shard) -> int | None:
     instants: list[int] = []
     if shard.timers.heap:
         instants.append(shard.timers.heap[0][0][0])
-    if shard.expiries:
-        instants.append(shard.expiries[0][0])
+    expires_at = shard.expiries.next_at()
+    if expires_at is not None:
+        instants.append(expires_at)
     if shard.leased or shard.turns:
         instants.append(shard.now + shard.config.stall // 2)
     if shard.config.shard_lease:

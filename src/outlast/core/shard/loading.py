@@ -198,6 +198,7 @@ def _adopt_runs(
         if row.run_id in shard.runs:
             continue
         run = shard.runs[row.run_id] = run_of(row, parked.get(row.run_id, []))
+        shard.away.pop(row.run_id, None)
         if run.open:
             shard.latest.setdefault(name, run.run_id)
             revived.append(run.run_id)
@@ -271,6 +272,8 @@ def _evict_runs(shard: Shard, excess: int, floor: int) -> None:
             shard.runs.move_to_end(run.run_id)
             continue
         del shard.runs[run.run_id]
+        if run.ready_at and run.open:
+            shard.away[run.run_id] = None
         if shard.latest.get((run.namespace, run.workflow_id)) == run.run_id:
             del shard.latest[run.namespace, run.workflow_id]
         excess -= 1

@@ -1,6 +1,5 @@
 """What a shard has in memory, in one place: the modules beside this one are functions over it."""
 
-import heapq
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
@@ -10,6 +9,7 @@ from outlast.core.replies import Reply, RunStatus, TaskState
 from outlast.core.run import Run
 from outlast.core.shard.admitted import Internal
 from outlast.core.shard.config import ShardConfig
+from outlast.core.shard.expiries import Expiries
 from outlast.core.shard.gate import Gate
 from outlast.core.shard.gather import Gather
 from outlast.core.shard.outputs import Output
@@ -108,6 +108,7 @@ class Shard:
     sticky: dict[tuple[str, str, str, str], deque[str]] = field(
         default_factory=dict[tuple[str, str, str, str], deque[str]]
     )  # namespace, task queue, type, worker -> runs that wait for it
+    away: dict[str, None] = field(default_factory=dict[str, None])  # runs that need a turn and have left memory
     recalled: dict[str, None] = field(default_factory=dict[str, None])  # runs on offer that must be read again
     polls: dict[QueueName, deque[WaitingPoll]] = field(default_factory=dict[QueueName, deque[WaitingPoll]])
     poll_of: dict[str, WaitingPoll] = field(default_factory=dict[str, WaitingPoll])  # poll key -> held poll
@@ -122,7 +123,7 @@ class Shard:
     hot: dict[QueueName, None] = field(default_factory=dict[QueueName, None])  # where matching may find something
 
     follow_ups: list[Internal] = field(default_factory=list[Internal])  # inputs that inputs gave rise to
-    expiries: list[tuple[int, str, str, int]] = field(default_factory=list[tuple[int, str, str, int]])
+    expiries: Expiries = field(default_factory=Expiries)
     waiters: dict[str, dict[object, Waiter]] = field(default_factory=dict[str, dict[object, Waiter]])
     waiting: dict[object, str] = field(default_factory=dict[object, str])  # ticket -> entity id
 
@@ -176,7 +177,7 @@ class Shard:
 
     def expire_at(self, at: int, kind: str, target: str, n: int) -> None:
         """Have ``kind`` looked at when ``at`` has come. Entries are never removed; they are checked when they come up."""
-        heapq.heappush(self.expiries, (at, kind, target, n))
+        self.expiries.put(at, kind, target, n)
 
     def worker(self, namespace: str, worker: str) -> WorkerSeen:
         """Return what is known of a worker process, noting that it was heard of now."""
