@@ -36,18 +36,19 @@ class JsonLines(logging.Formatter):
 def log_to_stderr(level: str = "info", format: LogFormat = LogFormat.AUTO) -> None:
     """Log one line each on stderr: for people on a terminal, JSON lines elsewhere, unless ``format`` says which."""
     lines = sys.stderr.isatty() if format is LogFormat.AUTO else format is LogFormat.LINE
-    formatter: logging.Formatter
-    if lines:
-        formatter = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S")
-        formatter.converter = time.gmtime
-    else:
-        formatter = JsonLines()
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter)
+    handler.setFormatter(line_formatter() if lines else JsonLines())
     root = logging.getLogger()
     root.addHandler(handler)
     set_log_level(level)
     logging.getLogger("uvicorn").setLevel("ERROR")  # neither its starting nor what strangers send is news
+
+
+def line_formatter() -> logging.Formatter:
+    """Return what makes a record a line for people."""
+    formatter = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S")
+    formatter.converter = time.gmtime
+    return formatter
 
 
 def set_log_level(level: str) -> None:

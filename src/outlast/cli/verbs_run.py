@@ -23,12 +23,19 @@ RUN_VERBS: Final = (
         ("worker", "start"), "Run the tasks and workflows of an app.", "worker:start",
         (
             _TARGET, setting("server", metavar="URL"), _OWN_NAMESPACE, setting("worker.queues", several=True),
-            setting("worker.threads", metavar="N"), setting("worker.build"), *_LOG, *CONFIG,
+            setting("worker.threads", metavar="N"), setting("worker.build"),
+            option("--parent", type=int, default=0, metavar="PID", help="end when this process, which started it, has gone"),
+            *_LOG, *CONFIG,
         ), "", ("outlast worker start app.py --queue images",),
     ),
     Verb(
         ("dev",), "Engine, HTTP API and worker for one app, on this machine.", "dev:dev",
-        (_TARGET, _STORE, _LISTEN, _PORT, _OWN_NAMESPACE, *_LOG, *CONFIG), "", ("outlast dev app.py",),
+        (
+            _TARGET, _STORE, _LISTEN, _PORT, _OWN_NAMESPACE, setting("worker.queues", several=True),
+            option("--workers", type=int, default=1, metavar="N", help="worker processes (default: 1)"),
+            option("--no-reload", action="store_true", help="do not follow edits of the code"),
+            *_LOG, *CONFIG,
+        ), "", ("outlast dev app.py",),
     ),
 )  # fmt: skip
 

@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+from typing import Final
 
 from outlast.cli import exits
 from outlast.cli.arguments import Arguments
@@ -14,7 +15,8 @@ from outlast.core.errors import Refusal
 from outlast.sdk.app import TOKEN_VARIABLE
 from outlast.server.settings import LogFormat, worker_settings_from
 
-LOOK_EVERY = 0.2  # seconds
+LOOK_EVERY: Final = 0.2  # seconds
+ORPHAN_WITHIN: Final = 3.0  # seconds in which a worker without its parent hands back what it has
 
 
 def start(arguments: Arguments) -> int:
@@ -30,8 +32,10 @@ def start(arguments: Arguments) -> int:
     if found.find("namespace").chosen:
         app.namespace = found.text("namespace")
     told = until_told()
+    if arguments.parent:
+        end_with_parent(arguments.parent, told)
     app.start_worker(settings.server, queues=settings.queues, threads=settings.threads)
-    sys.stdout.write(f"worker for {arguments.target} polls {settings.server}\n")
+    sys.stdout.write(ready_line(arguments.target, settings.server) + "\n")
     sys.stdout.flush()
     try:
         worker = app.worker
@@ -59,13 +63,21 @@ def until_told() -> threading.Event:
     return told
 
 
-def parent_watch(told: threading.Event) -> None:
-    """Set ``told`` when the process that started this one has gone: a worker of ``dev`` ends with it."""
-    parent = os.getppid()
+def ready_line(target: str, server: str) -> str:
+    """Return what a worker says once it polls."""
+    return f"worker for {target} polls {server}"
+
+
+def end_with_parent(parent: int, told: threading.Event) -> None:
+    """Set ``told`` when the process that started this one has gone, and end soon after: nobody reads what it says."""
 
     def watch() -> None:
         while os.getppid() == parent and not told.is_set():
             time.sleep(LOOK_EVERY)
+        if os.getppid() == parent:
+            return
         told.set()
+        time.sleep(ORPHAN_WITHIN)
+        os._exit(exits.INTERRUPTED)
 
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
