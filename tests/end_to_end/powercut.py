@@ -136,8 +136,8 @@ async def look(database: Database, folder: Path) -> tuple[int, Fence, list[str]]
 async def compare(store: SqliteStore, seed: int, last: int) -> list[str]:
     """Return what differs from batches 1 to ``last``, all of them and nothing else."""
     names = sorted(name for number in range(1, last + 1) for name in rows_of(seed, number))
-    found_runs = await store.list_runs(RunFilter(namespace="default", limit=1_000_000))
-    found_tasks = await store.list_tasks(TaskFilter(namespace="default", limit=1_000_000))
+    found_runs = (await store.list_runs(RunFilter(namespace="default", limit=1_000_000))).rows
+    found_tasks = (await store.list_tasks(TaskFilter(namespace="default", limit=1_000_000))).rows
     found_timers = (await store.load(LoadTimers(after=(0, ""), limit=1_000_000))).timers
     keys = tuple(("default", "start", name) for name in names)
     faults: list[str] = []

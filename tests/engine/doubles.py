@@ -14,7 +14,7 @@ from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, History
 from outlast.engine.frontend import Engine
 from outlast.engine.inprocess import InProcessTransport
 from outlast.server.clock import GuardedClock, SystemEntropy
-from outlast.store.base import BlobStore, RunFilter, StoreError, TaskFilter
+from outlast.store.base import BlobStore, Found, RunFilter, StoreError, Tally, TaskFilter
 from outlast.store.memory.blobs import MemoryBlobStore
 from outlast.store.memory.store import MemoryStore
 from outlast.store.memory.tables import Tables
@@ -88,11 +88,20 @@ class FaultyStore:
     async def read_attempts(self, task_id: str) -> list[AttemptRow]:
         return await self.inner.read_attempts(task_id)
 
-    async def list_runs(self, filter: RunFilter) -> list[RunRow]:
+    async def list_runs(self, filter: RunFilter) -> Found[RunRow]:
         return await self.inner.list_runs(filter)
 
-    async def list_tasks(self, filter: TaskFilter) -> list[TaskRow]:
+    async def list_tasks(self, filter: TaskFilter) -> Found[TaskRow]:
         return await self.inner.list_tasks(filter)
+
+    async def count_runs(self, filter: RunFilter) -> Tally:
+        return await self.inner.count_runs(filter)
+
+    async def count_tasks(self, filter: TaskFilter) -> Tally:
+        return await self.inner.count_tasks(filter)
+
+    async def read_counters(self, namespace: str) -> dict[str, int]:
+        return await self.inner.read_counters(namespace)
 
     async def forget_dedup(self, *, before_period: int) -> int:
         return await self.inner.forget_dedup(before_period=before_period)

@@ -27,7 +27,7 @@ DEPTH_MAX = 3  # of a struct in itself: a failure with causes
 
 ROWS = (
     writes.RunRow, writes.HistoryRow, writes.ParkedRow, writes.TaskRow, writes.AttemptRow, writes.TimerRow,
-    writes.DedupRow, writes.MessageRow,
+    writes.DedupRow, writes.MessageRow, writes.LabelsRow,
 )  # fmt: skip
 BLOBS = (
     writes.RunFixed, writes.RunState, writes.TaskSpec, writes.TaskStatus, WorkflowOutcome, Failure, Payload, RetryPolicy,

@@ -13,7 +13,7 @@ from outlast.core.failure import Failure
 from outlast.core.payload import Payload, Payloads
 from outlast.core.replies import TaskState
 from outlast.protocol.errors import exception_of
-from outlast.protocol.transport import Attempt, HistoryPage, Listing
+from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing
 
 LEASE = 30_000_000_000
 
@@ -123,13 +123,38 @@ class FakeEngine:
     async def read_attempts(self, task_id: str) -> tuple[Attempt, ...]:
         return ()
 
-    async def list_runs(self, *, type: str = "", status: str = "", cursor: str = "", limit: int = 50) -> Listing:
-        return Listing()
-
-    async def list_tasks(
-        self, *, type: str = "", state: str = "", queue: str = "", run_id: str = "", cursor: str = "", limit: int = 50
+    async def list_runs(
+        self,
+        *,
+        type: str = "",
+        status: str = "",
+        workflow_id: str = "",
+        query: str = "",
+        cursor: str = "",
+        limit: int = 50,
     ) -> Listing:
         return Listing()
+
+    async def count_runs(self, *, type: str = "", status: str = "", workflow_id: str = "", query: str = "") -> Count:
+        return Count(count=0)
+
+    async def list_tasks(
+        self,
+        *,
+        type: str = "",
+        state: str = "",
+        queue: str = "",
+        run_id: str = "",
+        query: str = "",
+        cursor: str = "",
+        limit: int = 50,
+    ) -> Listing:
+        return Listing()
+
+    async def count_tasks(
+        self, *, type: str = "", state: str = "", queue: str = "", run_id: str = "", query: str = ""
+    ) -> Count:
+        return Count(count=0)
 
     async def close(self) -> None:
         return None

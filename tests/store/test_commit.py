@@ -184,8 +184,8 @@ def test_a_batch_of_thousands_of_rows_is_stored_whole(kept: Kept) -> None:
 
     kept.write(*runs, *tasks, *(page(row.run_id) for row in runs))
 
-    assert len(kept.run(kept.store.list_runs(RunFilter(namespace="default", limit=10_000)))) == 1_500
-    assert len(kept.run(kept.store.list_tasks(TaskFilter(namespace="default", limit=10_000)))) == 1_500
+    assert len(kept.run(kept.store.list_runs(RunFilter(namespace="default", limit=10_000))).rows) == 1_500
+    assert len(kept.run(kept.store.list_tasks(TaskFilter(namespace="default", limit=10_000))).rows) == 1_500
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 255, 256, 257, 341])

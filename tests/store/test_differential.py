@@ -213,8 +213,8 @@ class Pair:
             answers.append((
                 run(store.read_history(run_id, first_event_id=first, events_max=most)),
                 run(store.read_attempts(task_id)),
-                run(store.list_runs(RunFilter(namespace="default", status=status, before=before, limit=limit))),
-                run(store.list_tasks(TaskFilter(namespace="other", state=state, before=before, limit=limit))),
+                run(store.list_runs(RunFilter(namespace="default", status=status, before=before, limit=limit))).rows,
+                run(store.list_tasks(TaskFilter(namespace="other", state=state, before=before, limit=limit))).rows,
             ))  # fmt: skip
         assert answers[0] == answers[1]
 

@@ -14,12 +14,12 @@ IN_DEFAULT: dict[str, Any] = {"namespace": "default"}
 
 def run_ids(kept: Kept, **wanted: Any) -> list[str]:
     """Return the ids of runs in "default" that match."""
-    return [row.run_id for row in kept.run(kept.store.list_runs(RunFilter(**(IN_DEFAULT | wanted))))]
+    return [row.run_id for row in kept.run(kept.store.list_runs(RunFilter(**(IN_DEFAULT | wanted)))).rows]
 
 
 def task_ids(kept: Kept, **wanted: Any) -> list[str]:
     """Return the ids of tasks in "default" that match."""
-    return [row.task_id for row in kept.run(kept.store.list_tasks(TaskFilter(**(IN_DEFAULT | wanted))))]
+    return [row.task_id for row in kept.run(kept.store.list_tasks(TaskFilter(**(IN_DEFAULT | wanted)))).rows]
 
 
 @pytest.fixture
@@ -139,8 +139,8 @@ def test_listed_rows_come_whole(kept: Kept) -> None:
     run, task = run_row(outcome=b"o", reason="r", extra=b"x"), task_row(worker="w", extra=b"x")
     kept.write(run, task)
 
-    assert kept.run(kept.store.list_runs(RunFilter(namespace="default"))) == [run]
-    assert kept.run(kept.store.list_tasks(TaskFilter(namespace="default"))) == [task]
+    assert kept.run(kept.store.list_runs(RunFilter(namespace="default"))).rows == [run]
+    assert kept.run(kept.store.list_tasks(TaskFilter(namespace="default"))).rows == [task]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 10])
@@ -149,7 +149,7 @@ def test_following_the_cursor_lists_every_run_once(kept: Kept, limit: int) -> No
 
     seen: list[str] = []
     before: tuple[int, str] | None = None
-    while found := kept.run(kept.store.list_runs(RunFilter(namespace="default", before=before, limit=limit))):
+    while found := kept.run(kept.store.list_runs(RunFilter(namespace="default", before=before, limit=limit))).rows:
         seen += [row.run_id for row in found]
         before = (found[-1].started_at, found[-1].run_id)
 

@@ -97,6 +97,7 @@ def test_all_but_what_an_entity_is_born_with_moves(row: type[msgspec.Struct], mo
         },
         TaskRow: {
             "namespace", "type", "enqueued_at", "run_id", "scheduled_event_id", "principal", "identity", "spec", "extra",
+            "priority",
         },
     }  # fmt: skip
 

@@ -207,7 +207,7 @@ def test_after_a_sync_that_failed_nothing_is_built_on_the_file_until_it_is_opene
         claim = kept.claim("b")
         assert claim.last_number in {1, 2}
         kept.write(run_row("run-3"))
-        assert len(kept.run(kept.store.list_runs(RunFilter(namespace="default")))) == claim.last_number + 1
+        assert len(kept.run(kept.store.list_runs(RunFilter(namespace="default"))).rows) == claim.last_number + 1
     vfs.unregister()
 
 
@@ -231,7 +231,7 @@ def test_the_wal_is_brought_into_the_file_before_it_grows_without_bound(tmp_path
             kept.write(run_row(f"run-{n}"), page(f"run-{n}", blob=LARGE))
 
         assert Path(f"{path}-wal").stat().st_size < 250 * 8_300
-        assert len(kept.run(kept.store.list_runs(RunFilter(namespace="default", limit=99)))) == 60
+        assert len(kept.run(kept.store.list_runs(RunFilter(namespace="default", limit=99))).rows) == 60
 
 
 def test_a_wal_under_load_begins_anew_while_a_reader_of_ours_looks_on(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_a_read_that_takes_too_long_is_ended_with_a_reason(kept: Kept, monkeypat
 
     monkeypatch.undo()
     assert caught.value.code == "limit_exceeded"
-    assert kept.run(kept.store.list_runs(RunFilter(namespace="default", status="completed"))) == []
+    assert kept.run(kept.store.list_runs(RunFilter(namespace="default", status="completed"))).rows == []
 
 
 def test_an_orderly_end_leaves_one_file_with_everything_in_it(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_kills_in_a_row_lose_nothing_that_was_acknowledged(tmp_path: Path) -> No
 
         with Kept(lambda: SqliteStore(path, allow_network_disk=True)) as kept:
             claim = kept.claim("checker")
-            runs = kept.run(kept.store.list_runs(RunFilter(namespace="default", limit=100_000)))
+            runs = kept.run(kept.store.list_runs(RunFilter(namespace="default", limit=100_000))).rows
         assert claim.last_number >= acked
         assert claim.fence.epoch == 2 * round_
         expected = sorted(f"{number:05}-{n}" for number in range(1, claim.last_number + 1) for n in range(3))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from outlast.core.writes import LoadKeys
+from outlast.store.migrate import migrations_in
 from outlast.store.sqlite import queries, reading
 from outlast.store.sqlite.connection import Connection, connect
 
@@ -21,8 +22,8 @@ KEYS = [("default", "enqueue", f"k{n}") for n in range(20)] + [
 @pytest.fixture
 def connection(tmp_path: Path) -> Iterator[Connection]:
     opened = connect(str(tmp_path / "a.db"))
-    migration = next(Path(reading.__file__).parent.joinpath("migrations").glob("*.sql"))
-    opened.execute(migration.read_text())
+    for migration in migrations_in("outlast.store.sqlite"):
+        opened.execute(migration.sql)
     for key in KEYS:
         opened.execute("INSERT INTO dedup VALUES (?, ?, ?, ?, ?, 0, 0)", (*key, f"id of {key[2]}", ""))
     yield opened

@@ -12,7 +12,7 @@ import pytest
 
 from outlast.core.writes import AttemptRow, DedupRow, HistoryRow, MessageRow, ParkedRow, RunRow, TaskRow, TimerRow
 from outlast.store.base import RunFilter, StoreError, TaskFilter
-from outlast.store.sqlite import reading
+from outlast.store.sqlite import listing
 from outlast.store.sqlite.connection import Connection, Cursor, connect, settings_of, wanted_settings
 from outlast.store.sqlite.queries import RUN_TROUBLE, TASK_TROUBLE
 from outlast.store.sqlite.store import SqliteStore
@@ -175,9 +175,9 @@ def test_a_list_is_read_from_the_index_that_narrows_it(
     with opened(tmp_path / "shard.db") as kept:
         asked = Explained(writer_of(kept))
         if isinstance(listed, RunFilter):
-            reading.list_runs(cast("Connection", asked), listed)
+            listing.list_runs(cast("Connection", asked), listed)
         else:
-            reading.list_tasks(cast("Connection", asked), listed)
+            listing.list_tasks(cast("Connection", asked), listed)
 
     assert index in asked.plans[0]
 

@@ -52,7 +52,7 @@ def test_any_text_is_a_key_of_a_run_or_a_task(kept: Kept, text: str) -> None:
 def test_any_text_is_a_namespace_of_its_own(kept: Kept, text: str) -> None:
     kept.write(run_row(namespace=text), run_row("run-2", namespace=f"{text}."))
 
-    found = kept.run(kept.store.list_runs(RunFilter(namespace=text)))
+    found = kept.run(kept.store.list_runs(RunFilter(namespace=text))).rows
 
     assert [row.run_id for row in found] == ["run-1"]
 
@@ -92,6 +92,6 @@ def test_ids_are_ordered_by_their_characters_and_nothing_else(kept: Kept) -> Non
     ids = ["B", "a", "Z", "é", "z", "10", "9", "🧑", "\uffff", "\U0001f000"]
     kept.write(*(timer(5, id) for id in ids), *(run_row(id) for id in ids))
 
-    found = kept.run(kept.store.list_runs(RunFilter(namespace="default", limit=99)))
+    found = kept.run(kept.store.list_runs(RunFilter(namespace="default", limit=99))).rows
 
     assert [row.run_id for row in found] == sorted(ids, reverse=True)

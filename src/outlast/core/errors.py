@@ -14,6 +14,8 @@ from typing import Final
 
 CODES: Final[dict[str, str]] = {
     "invalid_request": "The request does not have the shape or range that it must have.",
+    "invalid_query": "The filter of a list cannot be read.",
+    "invalid_cursor": "The cursor is not one that a list gave.",
     "unknown_field": "The request has a field that is not known.",
     "payload_too_large": "A payload is over the limit.",
     "body_too_large": "The body of the request is over the limit.",

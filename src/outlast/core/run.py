@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from outlast.core import events as e
+from outlast.core.payload import Payload
 from outlast.core.replies import Refused, RunStatus, WorkflowOutcome, WorkflowTaskReply
 from outlast.core.writes import OpenActivity, OpenTimer, RunFixed, RunState
 
@@ -70,6 +71,7 @@ class Run(msgspec.Struct, kw_only=True, eq=False):
     # Only in memory.
     stored: bool = False  # the store has it, or a batch on its way does
     pinned: int = 0  # number of the last batch that writes it; it may leave memory once that is committed
+    labelled: dict[str, Payload] | None = None  # the search attributes that were last written as labels
     fresh: list[e.Timed] = []  # recorded, not yet taken into a batch
     tail: list[e.Timed] = []  # recorded since the last completed turn
     tail_first: int = 0  # event id of tail[0]; 0 when the tail is not known

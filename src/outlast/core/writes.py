@@ -173,6 +173,7 @@ class TaskRow(msgspec.Struct, array_like=True, gc=False, kw_only=True):
     status: bytes = b""
     commit_no: int = 0
     extra: bytes = b""
+    priority: int = 3
 
 
 class TaskMove(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -314,6 +315,19 @@ class MessageRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     blob: bytes
 
 
+class LabelsRow(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=True):
+    """All that a run or a task can be found by beside its columns: ``tag.NAME`` and ``attr.NAME`` with their values.
+
+    It replaces what was there. ``of`` is "run" or "task", ``at`` when the run started or the task was enqueued.
+    """
+
+    id: str
+    namespace: str
+    of: str
+    at: int
+    items: tuple[tuple[str, str | int | float | bool], ...] = ()  # a list has an item for each of its values
+
+
 @dataclass(slots=True)
 class Batch:
     """Everything one commit changes. Keys are primary keys; a later row of the same entity replaces the earlier."""
@@ -343,6 +357,7 @@ class Batch:
     )  # (source, incarnation) -> mark
     lease_until: int = 0  # > 0: renew the shard's lease to this instant
     bytes: int = 0
+    labels: dict[str, LabelsRow] = field(default_factory=dict[str, LabelsRow])  # by the id of the run or task
 
     def rows(self) -> int:
         """Return how many rows the batch writes or deletes."""
@@ -350,6 +365,7 @@ class Batch:
             len(self.runs) + len(self.run_moves) + len(self.history) + len(self.parked) + len(self.unparked)
             + len(self.tasks) + len(self.task_moves) + len(self.attempts) + len(self.timers)
             + len(self.dropped_timers) + len(self.dedup) + len(self.counters) + len(self.outbox) + len(self.received)
+            + len(self.labels)
         )  # fmt: skip
 
 

@@ -3,14 +3,10 @@
 The running engine and a look into a store that nobody runs share it. A row of another namespace is not found.
 """
 
-import base64
-import binascii
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-import msgspec
-
-from outlast.core import codec, limits
+from outlast.core import codec
 from outlast.core.errors import Invalid, NotFound
 from outlast.core.events import Timed
 from outlast.core.replies import (
@@ -24,14 +20,26 @@ from outlast.core.replies import (
 )
 from outlast.core.shard.outputs import with_events
 from outlast.core.shard.why import history_warning
+from outlast.core.units import Instant
 from outlast.core.writes import AttemptRow, HistoryRow, Load, LoadKeys, Page, RunRow, RunState, TaskRow
 from outlast.engine.blobs import fetched
-from outlast.protocol.transport import Attempt, HistoryPage, Listing
-from outlast.store.base import BlobStore, RunFilter, TaskFilter
+from outlast.engine.listing import (
+    count_by_counters,
+    count_of,
+    cursor_of,
+    digest_of,
+    limit_of,
+    one_of,
+    place_of,
+    rows_of,
+    run_filter,
+    task_filter,
+)
+from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing
+from outlast.store.base import BlobStore, Found, RunFilter, Tally, TaskFilter
 
 PAGE_EVENTS: Final = 1_000
 PAGE_BYTES: Final = 1024 * 1024
-LIST_LIMIT_MAX: Final = 500
 ACTIVITIES_SHOWN: Final = 500
 
 
@@ -44,9 +52,15 @@ class Reads(Protocol):
 
     async def read_attempts(self, task_id: str) -> list[AttemptRow]: ...
 
-    async def list_runs(self, filter: RunFilter) -> list[RunRow]: ...
+    async def list_runs(self, filter: RunFilter) -> Found[RunRow]: ...
 
-    async def list_tasks(self, filter: TaskFilter) -> list[TaskRow]: ...
+    async def list_tasks(self, filter: TaskFilter) -> Found[TaskRow]: ...
+
+    async def count_runs(self, filter: RunFilter) -> Tally: ...
+
+    async def count_tasks(self, filter: TaskFilter) -> Tally: ...
+
+    async def read_counters(self, namespace: str) -> dict[str, int]: ...
 
 
 @dataclass(slots=True, frozen=True)
@@ -104,24 +118,46 @@ class Reader:
         type: str = "",
         status: str = "",
         workflow_id: str = "",
+        query: str = "",
         cursor: str = "",
         limit: int = 50,
+        now: int = 0,
     ) -> Listing:
-        """Return a page of runs, newest first."""
-        _one_of("status", status, RunStatus)
-        rows = await self.store.list_runs(
-            RunFilter(
-                namespace=namespace,
-                type=type,
-                status=status,
-                workflow_id=workflow_id,
-                before=_position(cursor),
-                limit=_limit(limit) + 1,
-            )
+        """Return a page of runs, newest first, that meet the plain fields and the filter ``query``.
+
+        ``now`` is what "2h ago" in ``query`` counts from. A page that is ``short`` stopped because of how much was looked
+        at; ``next`` goes on. Raises Invalid: "invalid_query" with the column, "invalid_cursor" for a cursor of another list.
+        """
+        digest = digest_of(namespace, "runs", type, status, workflow_id, query)
+        wanted = RunFilter(
+            namespace=namespace,
+            type=type,
+            status=one_of("status", status, RunStatus),
+            workflow_id=workflow_id,
+            before=place_of(cursor, digest),
+            limit=limit_of(limit),
+            where=run_filter(query, now=Instant(now)),
         )
-        shown = rows[:limit]
-        following = _cursor(shown[-1].started_at, shown[-1].run_id) if len(rows) > limit else ""
-        return Listing(runs=tuple(info_of_run(row) for row in shown), next=following)
+        rows, following, short = await rows_of(self.store.list_runs, wanted, lambda row: (row.started_at, row.run_id))
+        return Listing(runs=tuple(info_of_run(row) for row in rows), next=cursor_of(following, digest), short=short)
+
+    async def count_runs(
+        self,
+        namespace: str,
+        *,
+        type: str = "",
+        status: str = "",
+        workflow_id: str = "",
+        query: str = "",
+        now: int = 0,
+    ) -> Count:
+        """Return how many runs match, as ``list_runs`` would list them; exact unless it says ``approximate``."""
+        one_of("status", status, RunStatus)
+        where = run_filter(query, now=Instant(now))
+        if not type and not workflow_id and where is None:
+            return await count_by_counters(self.store, namespace, "runs", status)
+        wanted = RunFilter(namespace=namespace, type=type, status=status, workflow_id=workflow_id, where=where)
+        return await count_of(self.store.count_runs, wanted)
 
     async def list_tasks(
         self,
@@ -132,26 +168,56 @@ class Reader:
         queue: str = "",
         run_id: str = "",
         standalone: bool = False,
+        query: str = "",
         cursor: str = "",
         limit: int = 50,
+        now: int = 0,
     ) -> Listing:
-        """Return a page of tasks, newest first."""
-        _one_of("state", state, TaskState)
-        rows = await self.store.list_tasks(
-            TaskFilter(
-                namespace=namespace,
-                type=type,
-                state=state,
-                queue=queue,
-                run_id=run_id,
-                standalone=standalone,
-                before=_position(cursor),
-                limit=_limit(limit) + 1,
-            )
+        """Return a page of tasks, newest first, as ``list_runs`` does of runs."""
+        digest = digest_of(namespace, "tasks", type, state, queue, run_id, standalone, query)
+        wanted = TaskFilter(
+            namespace=namespace,
+            type=type,
+            state=one_of("state", state, TaskState),
+            queue=queue,
+            run_id=run_id,
+            standalone=standalone,
+            before=place_of(cursor, digest),
+            limit=limit_of(limit),
+            where=task_filter(query, now=Instant(now)),
         )
-        shown = rows[:limit]
-        following = _cursor(shown[-1].enqueued_at, shown[-1].task_id) if len(rows) > limit else ""
-        return Listing(tasks=tuple(info_of_task(row) for row in shown), next=following)
+        rows, following, short = await rows_of(
+            self.store.list_tasks, wanted, lambda row: (row.enqueued_at, row.task_id)
+        )
+        return Listing(tasks=tuple(info_of_task(row) for row in rows), next=cursor_of(following, digest), short=short)
+
+    async def count_tasks(
+        self,
+        namespace: str,
+        *,
+        type: str = "",
+        state: str = "",
+        queue: str = "",
+        run_id: str = "",
+        standalone: bool = False,
+        query: str = "",
+        now: int = 0,
+    ) -> Count:
+        """Return how many tasks match, as ``list_tasks`` would list them; exact unless it says ``approximate``."""
+        one_of("state", state, TaskState)
+        where = task_filter(query, now=Instant(now))
+        if not type and not run_id and not standalone and where is None:
+            return await count_by_counters(self.store, namespace, "tasks", state, queue)
+        wanted = TaskFilter(
+            namespace=namespace,
+            type=type,
+            state=state,
+            queue=queue,
+            run_id=run_id,
+            standalone=standalone,
+            where=where,
+        )
+        return await count_of(self.store.count_tasks, wanted)
 
     async def describe_workflow(self, namespace: str, workflow_id: str, run_id: str = "") -> WorkflowInfo:
         """Return what the rows say of a run; who polls for it is not known here."""
@@ -161,7 +227,7 @@ class Reader:
             listed = await self.store.list_tasks(
                 TaskFilter(namespace=namespace, run_id=row.run_id, limit=ACTIVITIES_SHOWN)
             )
-            tasks = [task for task in listed if not task.closed_at]
+            tasks = [task for task in listed.rows if not task.closed_at]
         return await fetched(info_of_run(row, tasks), self.blobs)
 
     async def describe_task(self, namespace: str, task_id: str) -> TaskInfo:
@@ -307,33 +373,3 @@ def info_of_task(row: TaskRow) -> TaskInfo:
         failure=status.failure,
         cancel_requested=status.cancel_requested,
     )
-
-
-def _limit(limit: int) -> int:
-    if not 1 <= limit <= LIST_LIMIT_MAX:
-        raise Invalid("invalid_request", f"limit is {limit}.", remedy=f"Give a number from 1 to {LIST_LIMIT_MAX}.")
-    return limit
-
-
-def _one_of(field: str, value: str, kinds: type[RunStatus] | type[TaskState]) -> None:
-    names = [str(kind.value) for kind in kinds]
-    if value and value not in names:
-        raise Invalid("invalid_request", f'{field} is "{value}".', remedy=f"Give one of {', '.join(names)}.")
-
-
-def _cursor(at: int, id: str) -> str:
-    return base64.urlsafe_b64encode(msgspec.msgpack.encode((at, id))).decode().rstrip("=")
-
-
-def _position(cursor: str) -> tuple[int, str] | None:
-    if not cursor:
-        return None
-    try:
-        if len(cursor) > limits.KEY_BYTES_MAX * 2:
-            raise ValueError(cursor)
-        raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-        return msgspec.msgpack.decode(raw, type=tuple[int, str])
-    except (ValueError, binascii.Error, msgspec.MsgspecError):
-        raise Invalid(
-            "invalid_request", "The cursor is not one of ours.", remedy="Use the cursor that the last page gave."
-        ) from None

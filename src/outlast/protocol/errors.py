@@ -7,6 +7,8 @@ from outlast.core.replies import Refused
 
 TABLE: Final[dict[str, tuple[int, type[errors.Refusal]]]] = {
     "invalid_request": (400, errors.Invalid),
+    "invalid_query": (400, errors.Invalid),
+    "invalid_cursor": (400, errors.Invalid),
     "unknown_field": (400, errors.Invalid),
     "payload_too_large": (413, errors.TooLarge),
     "body_too_large": (413, errors.TooLarge),

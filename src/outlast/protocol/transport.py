@@ -34,11 +34,22 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
 
 class Listing(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
-    """A page of runs or tasks; ``next`` is an opaque cursor, empty at the end."""
+    """A page of runs or tasks; ``next`` is an opaque cursor, empty at the end.
+
+    ``short``: as much was looked at as one page may cost before it was full; there may be more, ``next`` goes on.
+    """
 
     runs: tuple[WorkflowInfo, ...] = ()
     tasks: tuple[TaskInfo, ...] = ()
     next: str = ""
+    short: bool = False
+
+
+class Count(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """How many match. ``approximate``: at least so many; as much was looked at as one answer may cost."""
+
+    count: int
+    approximate: bool = False
 
 
 class Transport(Protocol):
@@ -58,10 +69,35 @@ class Transport(Protocol):
 
     async def read_attempts(self, task_id: str) -> tuple[Attempt, ...]: ...
 
-    async def list_runs(self, *, type: str = "", status: str = "", cursor: str = "", limit: int = 50) -> Listing: ...
+    async def list_runs(
+        self,
+        *,
+        type: str = "",
+        status: str = "",
+        workflow_id: str = "",
+        query: str = "",
+        cursor: str = "",
+        limit: int = 50,
+    ) -> Listing: ...
+
+    async def count_runs(
+        self, *, type: str = "", status: str = "", workflow_id: str = "", query: str = ""
+    ) -> Count: ...
 
     async def list_tasks(
-        self, *, type: str = "", state: str = "", queue: str = "", run_id: str = "", cursor: str = "", limit: int = 50
+        self,
+        *,
+        type: str = "",
+        state: str = "",
+        queue: str = "",
+        run_id: str = "",
+        query: str = "",
+        cursor: str = "",
+        limit: int = 50,
     ) -> Listing: ...
+
+    async def count_tasks(
+        self, *, type: str = "", state: str = "", queue: str = "", run_id: str = "", query: str = ""
+    ) -> Count: ...
 
     async def close(self) -> None: ...

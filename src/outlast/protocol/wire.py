@@ -6,7 +6,7 @@ import msgspec
 
 from outlast.core.inputs import Request
 from outlast.core.replies import Reply
-from outlast.protocol.transport import Attempt, HistoryPage, Listing
+from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing
 
 MSGPACK: Final = "application/msgpack"
 JSON: Final = "application/json"
@@ -27,6 +27,7 @@ _replies: Final[msgspec.msgpack.Decoder[Replies]] = msgspec.msgpack.Decoder(Repl
 _history: Final = msgspec.msgpack.Decoder(HistoryPage)
 _attempts: Final = msgspec.msgpack.Decoder(Attempts)
 _listing: Final = msgspec.msgpack.Decoder(Listing)
+_count: Final = msgspec.msgpack.Decoder(Count)
 _json_request: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)
 _json_requests: Final[msgspec.json.Decoder[Requests]] = msgspec.json.Decoder(Requests)
 
@@ -69,3 +70,8 @@ def decode_attempts(body: bytes) -> Attempts:
 def decode_listing(body: bytes) -> Listing:
     """Return the listing in ``body``. Raises msgspec.MsgspecError."""
     return _listing.decode(body)
+
+
+def decode_count(body: bytes) -> Count:
+    """Return the count in ``body``. Raises msgspec.MsgspecError."""
+    return _count.decode(body)

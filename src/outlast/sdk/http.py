@@ -20,7 +20,7 @@ from outlast.core.replies import Refused, Reply
 from outlast.protocol.again import PAUSE_FIRST, longer, may_wait, send_again
 from outlast.protocol.errors import exception_of
 from outlast.protocol.halves import halves_of, joined
-from outlast.protocol.transport import Attempt, HistoryPage, Listing
+from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing
 from outlast.protocol.version import HEADER, PROTOCOL
 from outlast.protocol.wire import (
     CALL_PATH,
@@ -28,6 +28,7 @@ from outlast.protocol.wire import (
     CALLS_PATH,
     MSGPACK,
     decode_attempts,
+    decode_count,
     decode_history,
     decode_listing,
     decode_replies,
@@ -99,17 +100,61 @@ class HttpTransport:
         """Return how the leases of a task ended."""
         return await self._read("worker/attempts", {"task_id": task_id}, decode_attempts)
 
-    async def list_runs(self, *, type: str = "", status: str = "", cursor: str = "", limit: int = 50) -> Listing:
+    async def list_runs(
+        self,
+        *,
+        type: str = "",
+        status: str = "",
+        workflow_id: str = "",
+        query: str = "",
+        cursor: str = "",
+        limit: int = 50,
+    ) -> Listing:
         """Return a page of runs, newest first."""
-        fields = {"type": type, "status": status, "cursor": cursor, "limit": str(limit)}
+        fields = {
+            "type": type,
+            "status": status,
+            "workflow_id": workflow_id,
+            "query": query,
+            "cursor": cursor,
+            "limit": str(limit),
+        }
         return await self._read("worker/runs", fields, decode_listing)
 
+    async def count_runs(self, *, type: str = "", status: str = "", workflow_id: str = "", query: str = "") -> Count:
+        """Return how many runs match."""
+        fields = {"type": type, "status": status, "workflow_id": workflow_id, "query": query}
+        return await self._read("worker/runs/count", fields, decode_count)
+
     async def list_tasks(
-        self, *, type: str = "", state: str = "", queue: str = "", run_id: str = "", cursor: str = "", limit: int = 50
+        self,
+        *,
+        type: str = "",
+        state: str = "",
+        queue: str = "",
+        run_id: str = "",
+        query: str = "",
+        cursor: str = "",
+        limit: int = 50,
     ) -> Listing:
         """Return a page of tasks, newest first."""
-        fields = {"type": type, "state": state, "queue": queue, "run_id": run_id, "cursor": cursor, "limit": str(limit)}
+        fields = {
+            "type": type,
+            "state": state,
+            "queue": queue,
+            "run_id": run_id,
+            "query": query,
+            "cursor": cursor,
+            "limit": str(limit),
+        }
         return await self._read("worker/tasks", fields, decode_listing)
+
+    async def count_tasks(
+        self, *, type: str = "", state: str = "", queue: str = "", run_id: str = "", query: str = ""
+    ) -> Count:
+        """Return how many tasks match."""
+        fields = {"type": type, "state": state, "queue": queue, "run_id": run_id, "query": query}
+        return await self._read("worker/tasks/count", fields, decode_count)
 
     async def close(self) -> None:
         """Close this loop's connections; those of other loops close with them."""

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from outlast.core.errors import Unavailable
 from outlast.core.inputs import Request
 from outlast.core.replies import Reply
-from outlast.protocol.transport import Attempt, HistoryPage, Listing, Transport
+from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, Transport
 from outlast.sdk.http import HttpTransport
 from outlast.store.base import StoreError
 
@@ -72,16 +72,53 @@ class FollowingTransport:
         """Return how the leases of a task ended."""
         return await self._read(lambda way: way.read_attempts(task_id))
 
-    async def list_runs(self, *, type: str = "", status: str = "", cursor: str = "", limit: int = 50) -> Listing:
+    async def list_runs(
+        self,
+        *,
+        type: str = "",
+        status: str = "",
+        workflow_id: str = "",
+        query: str = "",
+        cursor: str = "",
+        limit: int = 50,
+    ) -> Listing:
         """Return a page of runs, newest first."""
-        return await self._read(lambda way: way.list_runs(type=type, status=status, cursor=cursor, limit=limit))
+        return await self._read(
+            lambda way: way.list_runs(
+                type=type, status=status, workflow_id=workflow_id, query=query, cursor=cursor, limit=limit
+            )
+        )
+
+    async def count_runs(self, *, type: str = "", status: str = "", workflow_id: str = "", query: str = "") -> Count:
+        """Return how many runs match."""
+        return await self._read(
+            lambda way: way.count_runs(type=type, status=status, workflow_id=workflow_id, query=query)
+        )
 
     async def list_tasks(
-        self, *, type: str = "", state: str = "", queue: str = "", run_id: str = "", cursor: str = "", limit: int = 50
+        self,
+        *,
+        type: str = "",
+        state: str = "",
+        queue: str = "",
+        run_id: str = "",
+        query: str = "",
+        cursor: str = "",
+        limit: int = 50,
     ) -> Listing:
         """Return a page of tasks, newest first."""
         return await self._read(
-            lambda way: way.list_tasks(type=type, state=state, queue=queue, run_id=run_id, cursor=cursor, limit=limit)
+            lambda way: way.list_tasks(
+                type=type, state=state, queue=queue, run_id=run_id, query=query, cursor=cursor, limit=limit
+            )
+        )
+
+    async def count_tasks(
+        self, *, type: str = "", state: str = "", queue: str = "", run_id: str = "", query: str = ""
+    ) -> Count:
+        """Return how many tasks match."""
+        return await self._read(
+            lambda way: way.count_tasks(type=type, state=state, queue=queue, run_id=run_id, query=query)
         )
 
     async def close(self) -> None:

@@ -8,9 +8,9 @@ import apsw
 
 from outlast.core.errors import NotFound
 from outlast.core.writes import AttemptRow, HistoryRow, Load, Page, RunRow, TaskRow
-from outlast.store.base import RunFilter, StoreError, TaskFilter
+from outlast.store.base import Found, RunFilter, StoreError, Tally, TaskFilter
 from outlast.store.migrate import migrations_in
-from outlast.store.sqlite import opening, reading
+from outlast.store.sqlite import listing, opening, reading
 from outlast.store.sqlite.connection import Connection
 
 BUSY_MILLISECONDS: Final = 5_000
@@ -66,13 +66,25 @@ class ReadOnlyStore:
         """Return how the leases of a task ended."""
         return self._read(lambda connection: reading.read_attempts(connection, task_id))
 
-    async def list_runs(self, filter: RunFilter) -> list[RunRow]:
+    async def list_runs(self, filter: RunFilter) -> Found[RunRow]:
         """Return runs, newest first."""
-        return self._read(lambda connection: reading.list_runs(connection, filter))
+        return self._read(lambda connection: listing.list_runs(connection, filter))
 
-    async def list_tasks(self, filter: TaskFilter) -> list[TaskRow]:
+    async def list_tasks(self, filter: TaskFilter) -> Found[TaskRow]:
         """Return tasks, newest first."""
-        return self._read(lambda connection: reading.list_tasks(connection, filter))
+        return self._read(lambda connection: listing.list_tasks(connection, filter))
+
+    async def count_runs(self, filter: RunFilter) -> Tally:
+        """Return how many runs match."""
+        return self._read(lambda connection: listing.count_runs(connection, filter))
+
+    async def count_tasks(self, filter: TaskFilter) -> Tally:
+        """Return how many tasks match."""
+        return self._read(lambda connection: listing.count_tasks(connection, filter))
+
+    async def read_counters(self, namespace: str) -> dict[str, int]:
+        """Return the counters of a namespace."""
+        return self._read(lambda connection: reading.read_counters(connection, namespace))
 
     def schema(self) -> int:
         """Return the number of the newest migration that the file has."""
@@ -88,6 +100,12 @@ class ReadOnlyStore:
                 "store_newer",
                 f"{self._path} has schema {max(applied)}; this version of Outlast knows schemas up to {known}.",
                 remedy="Look with the newer version of Outlast.",
+            )
+        if max(applied) < known:
+            raise StoreError(
+                "unavailable",
+                f"{self._path} has schema {max(applied)}; this version of Outlast reads schema {known}.",
+                remedy="Start an engine of this version on it once: outlast serve.",
             )
 
     def _read(self, read: Callable[[Connection], Result]) -> Result:

@@ -69,6 +69,7 @@ def copied(batch: Batch) -> Batch:
         received=dict(batch.received),
         lease_until=batch.lease_until,
         bytes=batch.bytes,
+        labels=dict(batch.labels),
     )
 
 

@@ -4,13 +4,17 @@ A store keeps the rows of one shard. It has one write path, ``commit``, and read
 passes the one conformance suite in tests/store.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from outlast.core.units import Fence
 from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, HistoryRow, Load, Page, RunRow, TaskRow
+from outlast.query.predicate import Predicate
+
+Place = tuple[int, str]  # in a list: the instant that it is in order of, and the id
+Row_co = TypeVar("Row_co", covariant=True)
 
 
 class StoreError(Exception):
@@ -23,21 +27,45 @@ class StoreError(Exception):
         self.remedy = remedy
 
 
+@dataclass(slots=True, frozen=True)
+class Found(Generic[Row_co]):
+    """Rows of a list in order, and the place that the list goes on behind; None when nothing is left.
+
+    There may be fewer rows than were asked for, or none, and more behind ``next``: so far the list was looked through.
+    """
+
+    rows: Sequence[Row_co]
+    next: Place | None
+
+
+@dataclass(slots=True, frozen=True)
+class Tally:
+    """How many rows match, up to the place ``next``; None when that is all of them."""
+
+    count: int
+    next: Place | None
+
+
 @dataclass(slots=True, frozen=True, kw_only=True)
 class RunFilter:
-    """Which runs to list; None or "" for any. Newest first, by (started_at, run_id), before ``before``."""
+    """Which runs to list; None or "" for any. Newest first, by (started_at, run_id), behind ``before``.
+
+    ``scan`` bounds how many rows are looked at; 0 for all.
+    """
 
     namespace: str
     type: str = ""
     status: str = ""
     workflow_id: str = ""
-    before: tuple[int, str] | None = None
+    before: Place | None = None
     limit: int = 50
+    where: Predicate | None = None
+    scan: int = 0
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class TaskFilter:
-    """Which tasks to list, newest first by (enqueued_at, task_id). ``standalone``: leave out activities.
+    """Which tasks to list, newest first by (enqueued_at, task_id), as RunFilter. ``standalone``: leave out activities.
 
     ``run_id``: the activities of that run, whose task ids begin with its id and a colon.
     """
@@ -48,8 +76,10 @@ class TaskFilter:
     queue: str = ""
     run_id: str = ""
     standalone: bool = False
-    before: tuple[int, str] | None = None
+    before: Place | None = None
     limit: int = 50
+    where: Predicate | None = None
+    scan: int = 0
 
 
 class Store(Protocol):
@@ -100,9 +130,19 @@ class Store(Protocol):
         """Return how the leases of a task ended, in order of (lease, late)."""
         ...
 
-    async def list_runs(self, filter: RunFilter) -> list[RunRow]: ...
+    async def list_runs(self, filter: RunFilter) -> Found[RunRow]: ...
 
-    async def list_tasks(self, filter: TaskFilter) -> list[TaskRow]: ...
+    async def list_tasks(self, filter: TaskFilter) -> Found[TaskRow]: ...
+
+    async def count_runs(self, filter: RunFilter) -> Tally:
+        """Return how many runs match among those that may be looked at; ``limit`` says nothing here."""
+        ...
+
+    async def count_tasks(self, filter: TaskFilter) -> Tally: ...
+
+    async def read_counters(self, namespace: str) -> dict[str, int]:
+        """Return the committed counters of a namespace by name."""
+        ...
 
     async def forget_dedup(self, *, before_period: int) -> int:
         """Drop the dedup rows of whole periods that are over; return how many."""

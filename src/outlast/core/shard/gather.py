@@ -6,6 +6,7 @@ Entities are noted as touched and written out once, when the batch is taken, how
 from dataclasses import dataclass, field
 
 from outlast.core import codec
+from outlast.core.labels import labels_of
 from outlast.core.replies import RunStatus, TaskState
 from outlast.core.run import Run
 from outlast.core.task import Task
@@ -15,6 +16,7 @@ from outlast.core.writes import (
     Batch,
     DedupRow,
     HistoryRow,
+    LabelsRow,
     ParkedRow,
     RunMove,
     RunRow,
@@ -107,6 +109,11 @@ class Gather:
             else:
                 task.stored = True
                 batch.tasks[task.task_id] = task_row(task, self.number)
+                if task.spec.tags:
+                    batch.labels[task.task_id] = LabelsRow(
+                        id=task.task_id, namespace=task.namespace, of="task", at=task.enqueued_at,
+                        items=labels_of(task.spec.tags, None),
+                    )  # fmt: skip
         for row in self.attempts:
             row.commit_no = self.number
         batch.unparked = self.unparked
@@ -130,6 +137,12 @@ class Gather:
             for n in range(run.parked_stored, len(run.parked)):
                 batch.parked.append(ParkedRow(run.run_id, n, codec.encode_timed(run.parked[n])))
             run.parked_stored = len(run.parked)
+        attributes = run.state.search_attributes
+        if attributes is not run.labelled or (not run.stored and run.fixed.tags):
+            run.labelled = attributes
+            items = labels_of(run.fixed.tags, attributes)
+            row = LabelsRow(id=run.run_id, namespace=run.namespace, of="run", at=run.started_at, items=items)
+            batch.labels[run.run_id] = row
         if run.stored:
             batch.run_moves[run.run_id] = run_move(run, self.number)
         else:
@@ -237,6 +250,7 @@ def task_row(task: Task, number: int) -> TaskRow:
         spec=codec.encode_spec(task.spec),
         status=codec.encode_status(task.status),
         commit_no=number,
+        priority=task.spec.priority,
     )
 
 
@@ -289,6 +303,7 @@ def run_of(row: RunRow, parked: list[ParkedRow]) -> Run:
         stored=True,
         pinned=row.commit_no,
     )
+    run.labelled = run.state.search_attributes
     run.parked = [codec.decode_timed(item.blob) for item in parked]
     run.parked_stored = len(run.parked)
     return run

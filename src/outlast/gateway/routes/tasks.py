@@ -21,7 +21,7 @@ from outlast.gateway.shapes import (
     task_out,
 )
 
-_LIST: Final = frozenset({"type", "state", "queue", "run_id", "cursor", "limit"})
+_LIST: Final = frozenset({"type", "state", "queue", "run_id", "cursor", "limit", "query"})
 _RESULT: Final = frozenset({"wait"})
 _NONE: Final[frozenset[str]] = frozenset()
 
@@ -59,6 +59,8 @@ async def list_(exchange: Exchange) -> Answer:
         standalone="run_id" not in fields,
         cursor=fields.get("cursor", ""),
         limit=whole_number(fields, "limit", 50),
+        query=fields.get("query", ""),
+        now=exchange.engine.clock.now(),
     )
     return answer({"items": [task_out(info) for info in page.tasks], "next": page.next})
 

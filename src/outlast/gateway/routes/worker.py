@@ -16,8 +16,10 @@ from outlast.protocol.wire import CALLS_MAX, JSON, MSGPACK, decode_request, deco
 
 _HISTORY: Final = frozenset({"workflow_id", "run_id", "first_event_id"})
 _ATTEMPTS: Final = frozenset({"task_id"})
-_RUNS: Final = frozenset({"type", "status", "cursor", "limit"})
-_TASKS: Final = frozenset({"type", "state", "queue", "run_id", "cursor", "limit"})
+_RUN_FIELDS: Final = frozenset({"type", "status", "workflow_id", "query"})
+_TASK_FIELDS: Final = frozenset({"type", "state", "queue", "run_id", "query"})
+_RUNS: Final = _RUN_FIELDS | {"cursor", "limit"}
+_TASKS: Final = _TASK_FIELDS | {"cursor", "limit"}
 
 
 async def call(exchange: Exchange) -> Answer:
@@ -86,10 +88,27 @@ async def runs(exchange: Exchange) -> Answer:
         exchange.namespace,
         type=fields.get("type", ""),
         status=fields.get("status", ""),
+        workflow_id=fields.get("workflow_id", ""),
+        query=fields.get("query", ""),
         cursor=fields.get("cursor", ""),
         limit=whole_number(fields, "limit", 50),
+        now=exchange.engine.clock.now(),
     )
     return _read(exchange, page)
+
+
+async def count_runs(exchange: Exchange) -> Answer:
+    """How many runs match."""
+    fields = exchange.query(_RUN_FIELDS)
+    count = await exchange.engine.reader.count_runs(
+        exchange.namespace,
+        type=fields.get("type", ""),
+        status=fields.get("status", ""),
+        workflow_id=fields.get("workflow_id", ""),
+        query=fields.get("query", ""),
+        now=exchange.engine.clock.now(),
+    )
+    return _read(exchange, count)
 
 
 async def tasks(exchange: Exchange) -> Answer:
@@ -101,10 +120,27 @@ async def tasks(exchange: Exchange) -> Answer:
         state=fields.get("state", ""),
         queue=fields.get("queue", ""),
         run_id=fields.get("run_id", ""),
+        query=fields.get("query", ""),
         cursor=fields.get("cursor", ""),
         limit=whole_number(fields, "limit", 50),
+        now=exchange.engine.clock.now(),
     )
     return _read(exchange, page)
+
+
+async def count_tasks(exchange: Exchange) -> Answer:
+    """How many tasks match."""
+    fields = exchange.query(_TASK_FIELDS)
+    count = await exchange.engine.reader.count_tasks(
+        exchange.namespace,
+        type=fields.get("type", ""),
+        state=fields.get("state", ""),
+        queue=fields.get("queue", ""),
+        run_id=fields.get("run_id", ""),
+        query=fields.get("query", ""),
+        now=exchange.engine.clock.now(),
+    )
+    return _read(exchange, count)
 
 
 def _require_own_data(request: Request) -> None:

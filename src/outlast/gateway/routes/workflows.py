@@ -29,7 +29,7 @@ from outlast.gateway.shapes import (
 _RUN: Final = frozenset({"run_id"})
 _RESULT: Final = frozenset({"run_id", "wait"})
 _HISTORY: Final = frozenset({"run_id", "first_event_id"})
-_LIST: Final = frozenset({"type", "status", "id", "cursor", "limit"})
+_LIST: Final = frozenset({"type", "status", "id", "cursor", "limit", "query"})
 
 
 async def start(exchange: Exchange) -> Answer:
@@ -76,6 +76,8 @@ async def list_(exchange: Exchange) -> Answer:
         workflow_id=fields.get("id", ""),
         cursor=fields.get("cursor", ""),
         limit=whole_number(fields, "limit", 50),
+        query=fields.get("query", ""),
+        now=exchange.engine.clock.now(),
     )
     return answer({"items": [workflow_out(info) for info in page.runs], "next": page.next})
 

@@ -1,15 +1,19 @@
 """Reads over ``Tables`` beside the loads: histories, attempts and lists, with the answers that a database gives."""
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from copy import copy
-from itertools import islice
+from typing import TypeVar
 
 from outlast.core.writes import AttemptRow, HistoryRow, RunRow, TaskRow
-from outlast.store.base import RunFilter, TaskFilter
+from outlast.query.evaluate import matches
+from outlast.store.base import Found, Place, RunFilter, Tally, TaskFilter
+from outlast.store.memory.keys import SortedKeys
 from outlast.store.memory.tables import Tables
 from outlast.store.references import digests_in
+
+_R = TypeVar("_R", RunRow, TaskRow)
 
 
 def read_history(tables: Tables, run_id: str, *, first_event_id: int, events_max: int) -> list[HistoryRow]:
@@ -35,14 +39,16 @@ def read_attempts(tables: Tables, task_id: str) -> list[AttemptRow]:
     return [copy(rows[key]) for key in sorted(rows)]
 
 
-def list_runs(tables: Tables, wanted: RunFilter) -> list[RunRow]:
+def list_runs(tables: Tables, wanted: RunFilter) -> Found[RunRow]:
     """Return runs that match, newest first."""
-    return [copy(row) for row in islice(_runs(tables, wanted), max(wanted.limit, 0))]
+    walk = _Walk(tables.runs_by_start.get(wanted.namespace), wanted.before, wanted.scan)
+    return walk.rows(lambda run_id: _run(tables, wanted, run_id), wanted.limit)
 
 
-def list_tasks(tables: Tables, wanted: TaskFilter) -> list[TaskRow]:
+def list_tasks(tables: Tables, wanted: TaskFilter) -> Found[TaskRow]:
     """Return tasks that match, newest first."""
-    return [copy(row) for row in islice(_tasks(tables, wanted), max(wanted.limit, 0))]
+    walk = _Walk(tables.tasks_by_enqueue.get(wanted.namespace), wanted.before, wanted.scan)
+    return walk.rows(lambda task_id: _task(tables, wanted, task_id), wanted.limit)
 
 
 def named_blobs(tables: Tables, digests: AbstractSet[str]) -> set[str]:
@@ -57,35 +63,72 @@ def named_blobs(tables: Tables, digests: AbstractSet[str]) -> set[str]:
     return named & digests
 
 
-def _runs(tables: Tables, wanted: RunFilter) -> Iterator[RunRow]:
-    keys = tables.runs_by_start.get(wanted.namespace)
-    if keys is None:
-        return
-    for _, run_id in keys.before(wanted.before):
-        row = tables.runs[run_id]
-        if wanted.type and row.type != wanted.type:
-            continue
-        if wanted.status and row.status != wanted.status:
-            continue
-        if wanted.workflow_id and row.workflow_id != wanted.workflow_id:
-            continue
-        yield row
+def count_runs(tables: Tables, wanted: RunFilter) -> Tally:
+    """Return how many runs match."""
+    walk = _Walk(tables.runs_by_start.get(wanted.namespace), wanted.before, wanted.scan)
+    return Tally(sum(_run(tables, wanted, run_id) is not None for run_id in walk), walk.next)
 
 
-def _tasks(tables: Tables, wanted: TaskFilter) -> Iterator[TaskRow]:
-    keys = tables.tasks_by_enqueue.get(wanted.namespace)
-    if keys is None:
-        return
-    for _, task_id in keys.before(wanted.before):
-        row = tables.tasks[task_id]
-        if wanted.type and row.type != wanted.type:
-            continue
-        if wanted.state and row.state != wanted.state:
-            continue
-        if wanted.queue and row.queue != wanted.queue:
-            continue
-        if wanted.run_id and not (row.run_id == wanted.run_id and task_id.startswith(f"{wanted.run_id}:")):
-            continue
-        if wanted.standalone and row.run_id:
-            continue
-        yield row
+def count_tasks(tables: Tables, wanted: TaskFilter) -> Tally:
+    """Return how many tasks match."""
+    walk = _Walk(tables.tasks_by_enqueue.get(wanted.namespace), wanted.before, wanted.scan)
+    return Tally(sum(_task(tables, wanted, task_id) is not None for task_id in walk), walk.next)
+
+
+class _Walk:
+    """The ids behind a place, as many as may be looked at; ``next`` is where it stopped, None at the end."""
+
+    def __init__(self, keys: SortedKeys[tuple[int, str]] | None, before: Place | None, scan: int) -> None:
+        self.next: Place | None = None
+        self._keys = iter(()) if keys is None else keys.before(before)
+        self._scan = scan
+
+    def __iter__(self) -> Iterator[str]:
+        for n, place in enumerate(self._keys, 1):
+            self.next = place
+            yield place[1]
+            if n == self._scan:
+                return
+        self.next = None
+
+    def rows(self, row_of: Callable[[str], _R | None], limit: int) -> Found[_R]:
+        """Return up to ``limit`` of the rows that are wanted."""
+        found: list[_R] = []
+        if limit <= 0:
+            return Found(found, None)
+        for id_ in self:
+            if (row := row_of(id_)) is not None:
+                found.append(copy(row))
+                if len(found) == limit:
+                    break
+        return Found(found, self.next)
+
+
+def _run(tables: Tables, wanted: RunFilter, run_id: str) -> RunRow | None:
+    row = tables.runs[run_id]
+    if wanted.type and row.type != wanted.type:
+        return None
+    if wanted.status and row.status != wanted.status:
+        return None
+    if wanted.workflow_id and row.workflow_id != wanted.workflow_id:
+        return None
+    if wanted.where is not None and not matches(wanted.where, row, tables.labels.get(run_id, {})):
+        return None
+    return row
+
+
+def _task(tables: Tables, wanted: TaskFilter, task_id: str) -> TaskRow | None:
+    row = tables.tasks[task_id]
+    if wanted.type and row.type != wanted.type:
+        return None
+    if wanted.state and row.state != wanted.state:
+        return None
+    if wanted.queue and row.queue != wanted.queue:
+        return None
+    if wanted.run_id and not (row.run_id == wanted.run_id and task_id.startswith(f"{wanted.run_id}:")):
+        return None
+    if wanted.standalone and row.run_id:
+        return None
+    if wanted.where is not None and not matches(wanted.where, row, tables.labels.get(task_id, {})):
+        return None
+    return row

@@ -7,7 +7,7 @@ from typing import Final
 from outlast.core.errors import InvariantBroken
 from outlast.core.units import Fence
 from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, HistoryRow, Load, Page, RunRow, TaskRow
-from outlast.store.base import RunFilter, StoreError, TaskFilter
+from outlast.store.base import Found, RunFilter, StoreError, Tally, TaskFilter
 from outlast.store.memory import reading
 from outlast.store.memory.tables import Tables
 
@@ -63,13 +63,25 @@ class MemoryStore:
         """Return how the leases of a task ended."""
         return reading.read_attempts(self._tables(), task_id)
 
-    async def list_runs(self, filter: RunFilter) -> list[RunRow]:
+    async def list_runs(self, filter: RunFilter) -> Found[RunRow]:
         """Return runs, newest first."""
         return reading.list_runs(self._tables(), filter)
 
-    async def list_tasks(self, filter: TaskFilter) -> list[TaskRow]:
+    async def list_tasks(self, filter: TaskFilter) -> Found[TaskRow]:
         """Return tasks, newest first."""
         return reading.list_tasks(self._tables(), filter)
+
+    async def count_runs(self, filter: RunFilter) -> Tally:
+        """Return how many runs match."""
+        return reading.count_runs(self._tables(), filter)
+
+    async def count_tasks(self, filter: TaskFilter) -> Tally:
+        """Return how many tasks match."""
+        return reading.count_tasks(self._tables(), filter)
+
+    async def read_counters(self, namespace: str) -> dict[str, int]:
+        """Return the counters of a namespace."""
+        return {name: value for (of, name), value in self._tables().counters.items() if of == namespace}
 
     async def forget_dedup(self, *, before_period: int) -> int:
         """Drop the dedup rows of periods before ``before_period``; return how many."""

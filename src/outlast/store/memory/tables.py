@@ -21,6 +21,7 @@ from outlast.core.writes import (
     CommitOutcome,
     DedupRow,
     HistoryRow,
+    LabelsRow,
     Load,
     LoadKeys,
     LoadLeasedTasks,
@@ -36,6 +37,7 @@ from outlast.core.writes import (
     run_after,
     task_after,
 )
+from outlast.query.predicate import Value
 from outlast.store.base import StoreError
 from outlast.store.memory.keys import SortedKeys
 
@@ -73,6 +75,8 @@ class Tables:
         default_factory=dict[tuple[int, int, int, int], MessageRow]
     )
     received: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+
+    labels: dict[str, dict[str, tuple[Value, ...]]] = field(default_factory=dict[str, dict[str, tuple[Value, ...]]])
 
     open_runs: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     latest_runs: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
@@ -122,6 +126,8 @@ class Tables:
         self.dedup.update(batch.dedup)
         self.counters.update(batch.counters)
         self.received.update(batch.received)
+        for labels in batch.labels.values():
+            self._put_labels(labels)
         for message in batch.outbox:
             self.outbox[_id_of(message)] = message
         self.held = Held(
@@ -281,6 +287,14 @@ class Tables:
         if row.state == TaskState.LEASED:
             self.leased_tasks.add((row.task_id,))
         self.tasks[row.task_id] = row
+
+    def _put_labels(self, row: LabelsRow) -> None:
+        values: dict[str, tuple[Value, ...]] = {}
+        for name, value in row.items:
+            values[name] = (*values.get(name, ()), value)
+        self.labels.pop(row.id, None)
+        if values:
+            self.labels[row.id] = values
 
     def _apply_timers(self, batch: Batch) -> None:
         for key in batch.dropped_timers:

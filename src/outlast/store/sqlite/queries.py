@@ -53,6 +53,8 @@ DROP_TIMER: Final = Bulk("DELETE FROM timers WHERE (fire_at, timer_id) IN (VALUE
 SET_TIMER: Final = _insert("timers", 4, verb="INSERT OR REPLACE")
 SET_DEDUP: Final = _insert("dedup", 7, verb="INSERT OR REPLACE")
 SET_COUNTER: Final = _insert("counters", 3, verb="INSERT OR REPLACE")
+DROP_LABELS: Final = Bulk("DELETE FROM labels WHERE id IN (", ")", width=1)
+ADD_LABEL: Final = _insert("labels", 7)
 ADD_MESSAGE: Final = _insert("outbox", 5)
 SET_RECEIVED: Final = _insert("received", 3, verb="INSERT OR REPLACE")
 
@@ -103,6 +105,7 @@ HISTORY: Final = (
     "SELECT run_id, first_event_id, count, blob FROM history WHERE run_id = ?1 AND first_event_id >= coalesce("
     "(SELECT max(first_event_id) FROM history WHERE run_id = ?1 AND first_event_id <= ?2), ?2) ORDER BY first_event_id"
 )
+COUNTERS_OF: Final = "SELECT name, value FROM counters WHERE namespace = ?"
 ATTEMPTS: Final = f"SELECT {ATTEMPT} FROM attempts WHERE task_id = ? ORDER BY lease, late"
 
 # Dedup rows of periods that are over: the end of the next slice of the key, then the slice's rows.

@@ -1,4 +1,4 @@
-"""Reads on a connection: pages, histories, attempts, lists. Each sees one committed state."""
+"""Reads on a connection: pages, histories, attempts. Each sees one committed state."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -6,7 +6,6 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from outlast.core.replies import TaskState
 from outlast.core.writes import (
     AttemptRow,
     DedupRow,
@@ -23,7 +22,6 @@ from outlast.core.writes import (
     TaskRow,
     TimerRow,
 )
-from outlast.store.base import RunFilter, TaskFilter
 from outlast.store.compression import unpack
 from outlast.store.sqlite import queries
 from outlast.store.sqlite.connection import Connection
@@ -74,49 +72,9 @@ def read_attempts(connection: Connection, task_id: str) -> list[AttemptRow]:
     return msgspec.convert(_rows(connection, queries.ATTEMPTS, (task_id,)), list[AttemptRow])
 
 
-def list_runs(connection: Connection, filter_: RunFilter) -> list[RunRow]:
-    """Return runs that match, newest first."""
-    conditions = {"type": filter_.type, "status": filter_.status, "workflow_id": filter_.workflow_id}
-    where, values = _where(filter_.namespace, conditions)
-    if filter_.status in queries.RUN_TROUBLES:
-        where += f" AND {queries.RUN_TROUBLE}"
-    if filter_.before is not None:
-        where += " AND (started_at, run_id) < (?, ?)"
-        values += list(filter_.before)
-    # Left alone, SQLite prefers the index that gives the order, and walks through the whole namespace.
-    source = "runs INDEXED BY runs_by_workflow" if filter_.workflow_id else "runs"
-    sql = f"SELECT {queries.RUN} FROM {source} WHERE {where} ORDER BY started_at DESC, run_id DESC LIMIT ?"
-    return msgspec.convert(_rows(connection, sql, [*values, max(filter_.limit, 0)]), list[RunRow])
-
-
-def list_tasks(connection: Connection, filter_: TaskFilter) -> list[TaskRow]:
-    """Return tasks that match, newest first."""
-    conditions = {"type": filter_.type, "state": filter_.state, "queue": filter_.queue, "run_id": filter_.run_id}
-    where, values = _where(filter_.namespace, conditions)
-    if filter_.state in queries.TASK_TROUBLES:
-        where += f" AND {queries.TASK_TROUBLE}"
-    if filter_.run_id:
-        # Ids of activities begin with that of their run, so that its tasks are one range of the key.
-        where += " AND task_id > ? AND task_id < ?"
-        values += [f"{filter_.run_id}:", f"{filter_.run_id};"]
-    if filter_.standalone:
-        where += " AND run_id = ''"
-    if filter_.before is not None:
-        where += " AND (enqueued_at, task_id) < (?, ?)"
-        values += list(filter_.before)
-    source = "tasks"
-    if filter_.run_id:
-        source = "tasks INDEXED BY sqlite_autoindex_tasks_1"
-    elif filter_.state == TaskState.LEASED:
-        source = "tasks INDEXED BY tasks_leased"
-        where += " AND state = 'leased'"
-    sql = f"SELECT {queries.TASK} FROM {source} WHERE {where} ORDER BY enqueued_at DESC, task_id DESC LIMIT ?"
-    return msgspec.convert(_rows(connection, sql, [*values, max(filter_.limit, 0)]), list[TaskRow])
-
-
-def _where(namespace: str, conditions: dict[str, str]) -> tuple[str, list[Any]]:
-    asked = {name: value for name, value in conditions.items() if value}
-    return " AND ".join(["namespace = ?", *(f"{name} = ?" for name in asked)]), [namespace, *asked.values()]
+def read_counters(connection: Connection, namespace: str) -> dict[str, int]:
+    """Return the counters of a namespace by name."""
+    return dict(_rows(connection, queries.COUNTERS_OF, (namespace,)))
 
 
 def _load_keys(connection: Connection, wanted: LoadKeys) -> Page:

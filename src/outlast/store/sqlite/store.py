@@ -17,9 +17,9 @@ import apsw
 
 from outlast.core.units import SECOND, Fence
 from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, HistoryRow, Load, Page, RunRow, TaskRow
-from outlast.store.base import RunFilter, StoreError, TaskFilter
+from outlast.store.base import Found, RunFilter, StoreError, Tally, TaskFilter
 from outlast.store.migrate import migrate, migrations_in
-from outlast.store.sqlite import opening, queries, reading, references, writing
+from outlast.store.sqlite import listing, opening, queries, reading, references, writing
 from outlast.store.sqlite.checkpointer import Checkpointer
 from outlast.store.sqlite.connection import Connection, connect
 from outlast.store.sqlite.lock import FileLock, Holder
@@ -150,13 +150,25 @@ class SqliteStore:
         """Return how the leases of a task ended."""
         return await self._read(lambda connection: reading.read_attempts(connection, task_id))
 
-    async def list_runs(self, filter: RunFilter) -> list[RunRow]:
+    async def list_runs(self, filter: RunFilter) -> Found[RunRow]:
         """Return runs, newest first."""
-        return await self._read(lambda connection: reading.list_runs(connection, filter))
+        return await self._read(lambda connection: listing.list_runs(connection, filter))
 
-    async def list_tasks(self, filter: TaskFilter) -> list[TaskRow]:
+    async def list_tasks(self, filter: TaskFilter) -> Found[TaskRow]:
         """Return tasks, newest first."""
-        return await self._read(lambda connection: reading.list_tasks(connection, filter))
+        return await self._read(lambda connection: listing.list_tasks(connection, filter))
+
+    async def count_runs(self, filter: RunFilter) -> Tally:
+        """Return how many runs match."""
+        return await self._read(lambda connection: listing.count_runs(connection, filter))
+
+    async def count_tasks(self, filter: TaskFilter) -> Tally:
+        """Return how many tasks match."""
+        return await self._read(lambda connection: listing.count_tasks(connection, filter))
+
+    async def read_counters(self, namespace: str) -> dict[str, int]:
+        """Return the counters of a namespace."""
+        return await self._read(lambda connection: reading.read_counters(connection, namespace))
 
     async def named_blobs(self, digests: AbstractSet[str]) -> set[str]:
         """Return those of ``digests`` that a row names; read in a thread of its own."""

@@ -5,17 +5,18 @@ what is dropped goes before what is set.
 """
 
 import errno
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Collection, Iterator
+from typing import Any, Final
 
 import apsw
 import msgspec
 
 from outlast.core.errors import InvariantBroken
-from outlast.core.writes import Batch, CommitOutcome, HistoryRow, RunMove, TaskMove
+from outlast.core.writes import Batch, CommitOutcome, HistoryRow, LabelsRow, RunMove, TaskMove
 from outlast.store.compression import pack
 from outlast.store.sqlite import queries
 from outlast.store.sqlite.bulk import Bulk
+from outlast.store.sqlite.conditions import stored
 from outlast.store.sqlite.connection import Connection
 
 OUT_OF_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -107,6 +108,10 @@ def _write(connection: Connection, batch: Batch) -> None:
         queries.SET_DEDUP.run(connection, map(_tuple_of, batch.dedup.values()))
     if batch.counters:
         queries.SET_COUNTER.run(connection, ((*key, value) for key, value in batch.counters.items()))
+    if batch.labels:
+        old = [id_ for id_ in batch.labels if id_ not in batch.runs and id_ not in batch.tasks]
+        queries.DROP_LABELS.run(connection, ((id_,) for id_ in old))
+        queries.ADD_LABEL.run(connection, (values for row in batch.labels.values() for values in _stored_labels(row)))
     if batch.outbox:
         queries.ADD_MESSAGE.run(connection, map(_tuple_of, batch.outbox))
     if batch.received:
@@ -143,6 +148,11 @@ def _move(connection: Connection, statement: Bulk, rows: Collection[RunMove | Ta
     if moved != len(rows):
         # An entity that the core takes for stored is not there: better nothing than half.
         raise InvariantBroken("moved_row_missing", rows=len(rows), found=moved)
+
+
+def _stored_labels(row: LabelsRow) -> Iterator[tuple[Any, ...]]:
+    for n, (name, value) in enumerate(row.items):
+        yield row.id, name, n, stored(value), row.namespace, row.of, row.at
 
 
 def _stored_history(row: HistoryRow) -> tuple[str, int, int, bytes]:
