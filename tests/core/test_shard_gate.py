@@ -388,3 +388,17 @@ def test_closing_and_following_run_are_one_commit() -> None:
 
     assert (first.run_id, first.status) == (started.run_id, "continued_as_new")
     assert (first.commit_no, second.commit_no) == (number + 1, number + 1)
+
+
+def test_reads_do_not_pile_up_without_bound_behind_a_commit_that_hangs() -> None:
+    world = World(config=ShardConfig(answers_max=3), hold_commits=True)
+    world.send(enqueue_of("held"))
+    world.send(enqueue_of("gathers"))
+    before = world.core.full
+    for _ in range(2):
+        world.send(i.DescribeTask(task_id="gathers"))
+    full = world.core.full
+
+    world.release()
+
+    assert (before, full, world.core.full) == (False, True, False)

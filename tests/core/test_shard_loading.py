@@ -287,3 +287,82 @@ def test_no_more_expiries_are_taken_at_once_than_asked_for() -> None:
     taken = [len(expiries.take(20, 4)) for _ in range(4)]
 
     assert taken == [4, 4, 2, 0]
+
+
+PAY = c.ScheduleActivity(activity_id="1", activity_type="job", task_queue="default", start_to_close=HOUR)
+
+
+def test_a_completion_that_waits_for_two_loads_is_not_passed_by_the_expiry_of_one_of_its_leases() -> None:
+    world = World()
+    runs = [world.start(name).run_id for name in "ab"]
+    for _ in runs:
+        world.do(world.turn(), PAY)
+    leases = world.poll(turns=0).tasks
+    world.restart()
+    world.hold_loads = True
+    world.send(i.DescribeWorkflow(workflow_id="a", run_id=runs[0]))
+    items = tuple(i.Completion(token=lease.token, outcome=i.TaskSucceeded()) for lease in leases)
+    done = world.send(i.CompleteTasks(items=items, worker="one"))
+    world.pass_time(31)
+    asked_first, *asked_later = world.pages
+    world.pages = [*asked_later, asked_first]
+    world.hold_loads = False
+
+    world.hand_in()
+
+    assert world.answers[done] == replies.CompletionsReply(items=(None, None))
+    assert [world.task_row(lease.token.task_id).state for lease in leases] == [replies.TaskState.SUCCEEDED] * 2
+
+
+def test_an_input_that_comes_later_is_not_held_up_by_others_that_need_something_else() -> None:
+    world = World()
+    world.enqueue("t")
+    world.hold_loads = True
+    world.send(i.DescribeTask(task_id="slow"))
+
+    ticket = world.send(i.DescribeTask(task_id="t"))
+
+    assert isinstance(world.answers[ticket], replies.TaskInfo)
+
+
+def test_who_waits_behind_a_caller_that_has_gone_is_answered() -> None:
+    world = World()
+    world.hold_loads = True
+    gone = world.send(i.AwaitTask(task_id="none"))
+    behind = world.send(i.DescribeTask(task_id="none"))
+    world.forget(gone)
+    world.hold_loads = False
+
+    world.hand_in()
+
+    assert gone not in world.answers
+    assert isinstance(world.answers[behind], replies.Refused)
+
+
+def test_a_poll_that_waits_for_the_leases_of_a_new_owner_is_forgotten_with_its_caller() -> None:
+    world = World()
+    world.enqueue("t")
+    world.hold_loads = True
+    world.restart()
+    poll = world.send(POLL)
+    world.forget(poll)
+    world.hold_loads = False
+
+    world.hand_in()
+
+    assert poll not in world.answers
+    assert world.ready_tasks() == ["t"]
+
+
+def test_as_many_inputs_wait_for_rows_as_may_and_no_more_are_asked_for() -> None:
+    world = World(config=ShardConfig(inputs_held_max=2))
+    world.hold_loads = True
+    world.send(i.DescribeTask(task_id="a"))
+    before = world.core.full
+    world.send(i.DescribeTask(task_id="b"))
+    full = world.core.full
+
+    world.hold_loads = False
+    world.hand_in()
+
+    assert (before, full, world.core.full) == (False, True, False)

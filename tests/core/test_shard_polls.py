@@ -1,8 +1,12 @@
 """Polls of workers, and which worker gets the next turn of a run."""
 
+import pytest
+
 from outlast.core import inputs as i
 from outlast.core import replies
+from outlast.core.shard import due, matching
 from outlast.core.shard.config import ShardConfig
+from outlast.core.shard.state import Shard
 from outlast.core.units import MINUTE, SECOND
 from tests.core.world import World
 
@@ -144,3 +148,53 @@ def test_a_poll_id_of_another_worker_does_not_end_a_held_poll() -> None:
     world.poll("two", poll_id="p")
 
     assert ticket not in world.answers
+
+
+def test_polls_that_end_together_are_matched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    polls = [
+        world.send(i.Poll(poll_id=f"p{n}", worker="w", queues=("default",), task_types=("job",), slots=1, wait=SECOND))
+        for n in range(50)
+    ]
+    matched: list[int] = []
+    match = matching.match
+
+    def counted(shard: Shard) -> None:
+        matched.append(shard.now)
+        match(shard)
+
+    monkeypatch.setattr(matching, "match", counted)
+    world.now += SECOND
+    world.core.tick(now=world.now)
+    world.core.take_batch(now=world.now)
+    world.settle()
+
+    assert all(world.answers[poll] == replies.Work() for poll in polls)
+    assert len(matched) <= 4
+
+
+def test_one_tick_ends_a_bounded_number_of_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(due, "AT_ONCE", 5)
+    world = World()
+    polls = [
+        world.send(i.Poll(poll_id=f"p{n}", worker="w", queues=("default",), task_types=("job",), slots=1, wait=SECOND))
+        for n in range(12)
+    ]
+    world.now += SECOND
+    world.core.tick(now=world.now)
+    world.settle()
+    first = sum(poll in world.answers for poll in polls)
+
+    world.tick()
+
+    assert (first, sum(poll in world.answers for poll in polls)) == (5, 12)
+
+
+def test_nothing_is_kept_of_queues_whose_polls_have_ended() -> None:
+    world = World()
+    for n in range(20):
+        world.send(i.Poll(poll_id="p", worker="w", queues=(f"q{n}",), task_types=("job",), slots=1, wait=SECOND))
+    world.pass_time(1.1)
+
+    shard = world.core.shard
+    assert (len(shard.polls), len(shard.poll_of), len(shard.poll_of_ticket)) == (0, 0, 0)

@@ -20,6 +20,8 @@ class ShardConfig:
     backoff_max: int = limits.WORKFLOW_TASK_BACKOFF_MAX
     idempotency_window: int = limits.IDEMPOTENCY_WINDOW
     batch_rows_max: int = limits.BATCH_ROWS_MAX
+    answers_max: int = limits.ANSWERS_MAX
+    inputs_held_max: int = limits.INPUTS_HELD_MAX
     batch_bytes_max: int = limits.BATCH_BYTES_MAX
     window_max: int = limits.WINDOW_MAX
     window_low: int = limits.WINDOW_LOW

@@ -68,8 +68,15 @@ class ShardCore:
 
     @property
     def full(self) -> bool:
-        """Whether the batch that gathers is as large as one may be: hand in nothing more until a commit has returned."""
-        return self.shard.batch_is_full()
+        """Whether as much has gathered as may: hand in nothing more until a commit has returned, or a page was read.
+
+        Rows and bytes of the batch count, answers that wait for its commit, and inputs that wait for rows.
+        """
+        shard, config = self.shard, self.shard.config
+        waiting = (
+            len(shard.gate.waiting) >= config.answers_max or len(self.loading.lines.held) >= config.inputs_held_max
+        )
+        return waiting or shard.batch_is_full()
 
     # --- in ----------------------------------------------------------------------------------------------------------
 
@@ -96,16 +103,15 @@ class ShardCore:
             if not shard.waiters[entity_id]:
                 del shard.waiters[entity_id]
             return
-        for held in shard.poll_of.values():
-            if held.ticket == ticket:
-                matching.drop(shard, held)
-                return
-        for waiting in self.loading.pending.values():
-            waiting[:] = [
-                admitted
-                for admitted in waiting
-                if admitted.ticket != ticket or not isinstance(admitted.input, i.AwaitWorkflow | i.AwaitTask)
-            ]
+        poll = shard.poll_of_ticket.get(ticket)
+        if poll is not None:
+            matching.drop(shard, poll)
+            return
+        held = self.loading.lines.of_ticket(ticket)
+        if held is not None and isinstance(held.admitted.input, i.AwaitWorkflow | i.AwaitTask | i.Poll):
+            self.loading.lines.take(held)
+            self._go_on()
+            self._after()
 
     def tick(self, *, now: int) -> None:
         """Bring in what is due. Call it after all that had arrived was handed in, so that a stall expires no healthy lease."""
@@ -124,8 +130,8 @@ class ShardCore:
         if self._stopped(None):
             return
         self._pass_time(now)
-        for admitted in loading.take_in(self.shard, self.loading, load_id, page):
-            self._admit(admitted)
+        loading.take_in(self.shard, self.loading, load_id, page)
+        self._go_on()
         self._after()
 
     # --- commit ------------------------------------------------------------------------------------------------------
@@ -180,8 +186,7 @@ class ShardCore:
         tickets = shard.gate.drain()
         tickets += [ticket for waiting in shard.waiters.values() for ticket in waiting]
         tickets += [held.ticket for held in shard.poll_of.values()]
-        for waiting in self.loading.pending.values():
-            tickets += [admitted.ticket for admitted in waiting]
+        tickets += [held.admitted.ticket for held in self.loading.lines.held.values()]
         shard.outputs += [Answer(ticket, UNAVAILABLE) for ticket in tickets if ticket is not None]
         shard.outputs.append(StepDown(reason))
 
@@ -234,19 +239,26 @@ class ShardCore:
         ]
         self.step_down("the lease on the shard has ended")
 
+    def _go_on(self) -> None:
+        """Apply the inputs that waited and now have all that they need."""
+        while not self.stepped_down and (admitted := loading.next_ready(self.shard, self.loading)) is not None:
+            self._enter(admitted, waited=True)
+
     def _admit(self, admitted: Admitted) -> None:
-        shard = self.shard
-        if shard.stepped_down:
+        if self.stepped_down:
             self._stopped(admitted.ticket)
-            return
+        else:
+            self._enter(admitted, waited=False)
+
+    def _enter(self, admitted: Admitted, *, waited: bool) -> None:
+        shard = self.shard
         try:
-            if not loading.missing(shard, self.loading, admitted):
+            if waited or not loading.missing(shard, self.loading, admitted):
                 shard.gather.bytes += admitted.size
                 self._apply(admitted)
         except Refusal as refusal:
             shard.answer(admitted.ticket, refused(refusal))
         except InvariantBroken as broken:
-            self._stopped(admitted.ticket)
             self.step_down(f"invariant broken: {broken}")
             if admitted.ticket is not None:
                 shard.outputs.insert(0, Answer(admitted.ticket, UNAVAILABLE))

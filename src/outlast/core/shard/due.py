@@ -16,22 +16,25 @@ def collect(shard: Shard) -> list[Internal]:
         row = timers.pop()
         if (row.fire_at, row.timer_id) not in shard.gather.dropped_timers:
             found.append(TimerDue(row.fire_at, row.timer_id, row.kind, row.target))
+    polls: list[str] = []
     for kind, target, n in shard.expiries.take(shard.now, AT_ONCE - len(found)):
         if kind == "lease":
             task = shard.tasks.get(target)
             # Nearly all were answered long ago. One that runs is always in memory.
             if task is not None and task.lease == n and task.state is LEASED:
                 found.append(LeaseEnded(target, n))
+        elif kind == "poll":
+            polls.append(target)
         else:
             _look(shard, kind, target, n)
+    if polls:
+        matching.match(shard)  # a poll that does not wait still gets what is there
+        for key in polls:
+            matching.end_wait(shard, key)
     return found
 
 
 def _look(shard: Shard, kind: str, target: str, n: int) -> None:
-    if kind == "poll":
-        matching.match(shard)  # a poll that does not wait still gets what is there
-        matching.end_wait(shard, target)
-        return
     if kind == "host":
         matching.look_at_host(shard, target)
         return

@@ -1,8 +1,9 @@
 """Bringing rows into memory: what an input needs before it can be applied, the pages of recovery, and eviction.
 
-An input whose entities are not in memory waits while they are read; inputs behind it that need the same wait with it, in
-order. What is known to be absent is remembered, since only this owner can make it. Memory wins over a page: a page may be
-older than what has happened meanwhile, so an entity that was written since the page was asked for cannot have been evicted.
+An input whose entities are not in memory waits while they are read; inputs behind it that need one of the same wait behind
+it (``lines``). What is known to be absent is remembered, since only this owner can make it. Memory wins over a page: a page
+may be older than what has happened meanwhile, so an entity that was written since the page was asked for cannot have been
+evicted.
 """
 
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from outlast.core.shard.admitted import Admitted
 from outlast.core.shard.freshness import is_fresh
 from outlast.core.shard.gather import run_of, task_of
 from outlast.core.shard.histories import flush_parked
+from outlast.core.shard.lines import Lines
 from outlast.core.shard.needs import Key
 from outlast.core.shard.outputs import Ask
 from outlast.core.shard.runs import MADE_ID
@@ -49,30 +51,51 @@ class Loading:
 
     next_id: int = 1
     asked: dict[int, Asked] = field(default_factory=dict[int, Asked])
-    pending: dict[Key, list[Admitted]] = field(
-        default_factory=dict[Key, list[Admitted]]
-    )  # keys being read -> who waits
+    lines: Lines = field(default_factory=Lines)
+    reading: set[Key] = field(default_factory=set[Key])  # keys that were asked for, or are about to be
     wanted: dict[Key, None] = field(default_factory=dict[Key, None])  # keys to be read with the next load
     leases_read: bool = False  # all leases that the new owner found are in memory
 
 
 def missing(shard: Shard, loading: Loading, admitted: Admitted) -> bool:
-    """Return whether ``admitted`` must wait for rows; it is then kept with the first of them.
+    """Return whether ``admitted`` must wait, for rows or behind an input that waits for some; it is then kept.
 
     A poll waits until all leases have been read: asked again, it must get those that it has, and not others beside them.
     """
-    if isinstance(admitted.input, Poll) and not loading.leases_read:
-        loading.pending.setdefault(LEASES, []).append(admitted)
-        return True
-    absent_keys = [key for key in needs.of(shard, admitted) if not _known(shard, key)]
-    if not absent_keys:
+    if isinstance(admitted.input, Poll):
+        if not loading.leases_read:
+            loading.lines.hold(admitted, (LEASES,))
+        return not loading.leases_read
+    keys = needs.of(shard, admitted)
+    absent_keys = [key for key in keys if not _known(shard, key)]
+    if not absent_keys and not (loading.lines.held and loading.lines.stand_in(keys)):
         return False
-    for key in absent_keys:
-        if key not in loading.pending:
-            loading.pending[key] = []
-            loading.wanted[key] = None
-    loading.pending[absent_keys[0]].append(admitted)
+    loading.lines.hold(admitted, keys)
+    _want(loading, absent_keys)
     return True
+
+
+def next_ready(shard: Shard, loading: Loading) -> Admitted | None:
+    """Take out the oldest input that waited and now has all that it needs; None when there is none.
+
+    What was read may show that it needs more: it then goes on waiting, in its place.
+    """
+    while (held := loading.lines.next_first()) is not None:
+        keys = [] if isinstance(held.admitted.input, Poll) else needs.of(shard, held.admitted)
+        absent_keys = [key for key in keys if not _known(shard, key)]
+        loading.lines.extend(held, keys)
+        if not absent_keys and loading.lines.leads(held):
+            loading.lines.take(held)
+            return held.admitted
+        _want(loading, absent_keys)
+    return None
+
+
+def _want(loading: Loading, keys: list[Key]) -> None:
+    for key in keys:
+        if key not in loading.reading:
+            loading.reading.add(key)
+            loading.wanted[key] = None
 
 
 def _known(shard: Shard, key: Key) -> bool:
@@ -114,9 +137,8 @@ def recall_runs(shard: Shard, loading: Loading) -> None:
     """Ask for runs on offer that have left memory."""
     for run_id in shard.recalled:
         key: Key = ("run", run_id)
-        if run_id not in shard.runs and key not in loading.pending:
-            loading.pending[key] = []
-            loading.wanted[key] = None
+        if run_id not in shard.runs:
+            _want(loading, [key])
     shard.recalled = {}
 
 
@@ -138,8 +160,8 @@ def ask_pages(shard: Shard, loading: Loading) -> None:
             ask(shard, loading, load)
 
 
-def take_in(shard: Shard, loading: Loading, load_id: int, page: Page) -> list[Admitted]:
-    """Take a page in; return the inputs that waited for it, in order."""
+def take_in(shard: Shard, loading: Loading, load_id: int, page: Page) -> None:
+    """Take a page in. What waited for it comes out of ``next_ready``."""
     asked = loading.asked.pop(load_id)
     names = asked.load.workflows if isinstance(asked.load, LoadKeys) else ()
     _adopt_runs(shard, page.runs, page.parked, latest_of=frozenset(names))
@@ -149,7 +171,7 @@ def take_in(shard: Shard, loading: Loading, load_id: int, page: Page) -> list[Ad
                 adopt(shard, task_of(row))
             for known in page.dedup:
                 shard.dedup.setdefault((known.namespace, known.scope, known.key), (known, 0))
-            return _released(shard, loading, asked.keys)
+            _release(shard, loading, asked.keys)
         case LoadReadyTasks() as load:
             _take_ready(shard, load, page, asked.committed)
         case LoadTimers() as load:
@@ -164,21 +186,19 @@ def take_in(shard: Shard, loading: Loading, load_id: int, page: Page) -> list[Ad
                 ask(shard, loading, LoadLeasedTasks(after=page.tasks[-1].task_id, limit=load.limit))
             else:
                 loading.leases_read = True
-                return loading.pending.pop(LEASES, [])
+                loading.lines.moved(LEASES)
         case LoadReadyRuns() as load:
             if len(page.runs) >= load.limit:
                 last = page.runs[-1]
                 ask(shard, loading, LoadReadyRuns(after=(last.ready_at, last.run_id), limit=load.limit))
-    return []
 
 
-def _released(shard: Shard, loading: Loading, keys: list[Key]) -> list[Admitted]:
-    released: list[Admitted] = []
+def _release(shard: Shard, loading: Loading, keys: list[Key]) -> None:
     for key in keys:
-        released += loading.pending.pop(key, [])
+        loading.reading.discard(key)
         if not _known(shard, key):
             shard.absent[key] = None
-    return released
+        loading.lines.moved(key)
 
 
 def _adopt_runs(

@@ -4,8 +4,6 @@ Done when a batch is about to be taken, not at each input: what has gathered mea
 leases of one batch cost one commit.
 """
 
-from collections import deque
-
 from outlast.core.errors import Busy
 from outlast.core.inputs import Poll, StopWorker, TaskToken
 from outlast.core.machines.task import SUSPECT_AFTER
@@ -46,9 +44,10 @@ def hold(shard: Shard, poll: Poll, *, namespace: str, ticket: object) -> None:
         raise Busy("busy", f"{shard.config.polls_max} polls are held.", remedy="Poll again a little later.")
     waiting = WaitingPoll(ticket, namespace, poll, shard.now + max(poll.wait, 0))
     shard.poll_of[key] = waiting
+    shard.poll_of_ticket[ticket] = waiting
     seen.polls += 1
     for queue in poll.queues:
-        shard.polls.setdefault((namespace, queue), deque()).append(waiting)
+        shard.polls.setdefault((namespace, queue), {})[key] = waiting
         shard.hot[namespace, queue] = None
     shard.expire_at(waiting.until, "poll", key, 0)
 
@@ -66,14 +65,18 @@ def _note_types(shard: Shard, poll: Poll, namespace: str) -> None:
 
 def drop(shard: Shard, waiting: WaitingPoll) -> None:
     """Hold a poll no longer."""
-    shard.poll_of.pop(waiting.key, None)
+    key = waiting.key
+    shard.poll_of.pop(key, None)
+    shard.poll_of_ticket.pop(waiting.ticket, None)
     seen = shard.workers.get((waiting.namespace, waiting.poll.worker))
     if seen is not None:
         seen.polls = max(0, seen.polls - 1)
     for queue in waiting.poll.queues:
         held = shard.polls.get((waiting.namespace, queue))
-        if held is not None and waiting in held:
-            held.remove(waiting)
+        if held is not None:
+            held.pop(key, None)
+            if not held:
+                del shard.polls[waiting.namespace, queue]
 
 
 def end_wait(shard: Shard, key: str) -> None:
@@ -101,7 +104,7 @@ def match(shard: Shard) -> None:
     while shard.hot and not shard.batch_is_full():
         queue = next(iter(shard.hot))
         del shard.hot[queue]
-        for waiting in list(shard.polls.get(queue, ())):
+        for waiting in list(shard.polls.get(queue, {}).values()):
             if shard.batch_is_full():
                 shard.hot[queue] = None  # the next batch goes on
                 return

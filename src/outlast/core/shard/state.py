@@ -110,8 +110,9 @@ class Shard:
     )  # namespace, task queue, type, worker -> runs that wait for it
     away: dict[str, None] = field(default_factory=dict[str, None])  # runs that need a turn and have left memory
     recalled: dict[str, None] = field(default_factory=dict[str, None])  # runs on offer that must be read again
-    polls: dict[QueueName, deque[WaitingPoll]] = field(default_factory=dict[QueueName, deque[WaitingPoll]])
+    polls: dict[QueueName, dict[str, WaitingPoll]] = field(default_factory=dict[QueueName, dict[str, WaitingPoll]])
     poll_of: dict[str, WaitingPoll] = field(default_factory=dict[str, WaitingPoll])  # poll key -> held poll
+    poll_of_ticket: dict[object, WaitingPoll] = field(default_factory=dict[object, WaitingPoll])
     poll_answers: OrderedDict[str, tuple[list[str], list[tuple[str, int]]]] = field(
         default_factory=OrderedDict[str, tuple[list[str], list[tuple[str, int]]]]
     )  # poll key -> leased tasks, (run, dispatch)

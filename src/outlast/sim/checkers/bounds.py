@@ -33,7 +33,7 @@ class Bounds:
                 "turns": shard.turns,
                 "callers who wait": len(shard.waiting),
                 "answers held back": len(shard.gate.waiting),
-                "inputs that wait for rows": len(core.loading.pending),
+                "inputs that wait for rows": len(core.loading.lines.held),
             }
             left = {name: count for name, count in held.items() if count}
             require(not left, 52, "work_left_in_memory", f"{node.owner}: {left}")
