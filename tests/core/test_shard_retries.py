@@ -233,6 +233,34 @@ def test_a_suspect_is_run_alone() -> None:
     assert more.tasks == ()
 
 
+def test_a_task_that_was_lost_is_run_alone_when_its_next_attempt_is_its_last() -> None:
+    world = World()
+    world.enqueue("poison", retry=RetryPolicy(attempts_max=2, first=SECOND, jitter=False))
+    world.enqueue("good", retry=RetryPolicy(attempts_max=2, first=SECOND, jitter=False))
+    world.poll("dead 1", slots=2)
+    lose(world, "dead 1")
+
+    alone = [[lease.token.task_id for lease in world.poll(name, slots=2).tasks] for name in ("a", "b")]
+
+    assert alone == [["poison"], ["good"]]
+
+
+@pytest.mark.parametrize("attempts_max", [2, 3, 4])
+def test_no_good_task_fails_beside_a_poison_one_however_few_attempts_it_has(attempts_max: int) -> None:
+    world = World()
+    few = RetryPolicy(attempts_max=attempts_max, first=SECOND, jitter=False)
+    world.enqueue("poison", retry=few)
+    for n in range(12):
+        world.enqueue(f"good {n:02}", retry=few)
+
+    for n in range(40):
+        work_off(world, f"worker {n}")
+
+    states = Counter(row.state for row in world.tables.tasks.values())
+    assert states == {replies.TaskState.SUCCEEDED: 12, replies.TaskState.FAILED: 1}
+    assert [outcome for _, _, outcome in world.outcomes("poison")] == ["worker_lost"] * min(attempts_max, 3)
+
+
 def busy_with_good(world: World, worker: str) -> replies.TaskLease:
     """Have ``worker`` hold a good task while a suspect is ready, and ask for more, so that it is kept for the suspect."""
     twice_lost(world)

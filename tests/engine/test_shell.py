@@ -222,6 +222,10 @@ def test_a_clock_that_jumps_ahead_ends_no_lease(caplog: pytest.LogCaptureFixture
         def now(self) -> Instant:
             return Instant(time.time_ns() + self.ahead)
 
+        @property
+        def stepped(self) -> int:
+            return self.ahead
+
     async def work() -> None:
         clock = Leaping()
         engine = Engine(MemoryStore(), MemoryBlobStore(), clock=clock, entropy=ENTROPY)

@@ -13,6 +13,11 @@ class Clock(Protocol):
         """Return the instant in nanoseconds."""
         ...
 
+    @property
+    def stepped(self) -> int:
+        """By how many nanoseconds in all it has followed steps of the machine's clock ahead: time that did not pass."""
+        ...
+
 
 class Entropy(Protocol):
     """Where new ids come from."""

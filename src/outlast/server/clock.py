@@ -43,6 +43,12 @@ class GuardedClock:
         self._now = self._wall(self._mono)
         self._jump_since = 0
         self._jumped = False
+        self._stepped = 0
+
+    @property
+    def stepped(self) -> int:
+        """By how many nanoseconds in all it has followed steps ahead: time that showed on the clock and did not pass."""
+        return self._stepped
 
     def now(self) -> Instant:
         """Return the instant in nanoseconds; never less than the one before."""
@@ -72,6 +78,7 @@ class GuardedClock:
         if mono - self._jump_since < CONFIRM:
             return expected
         self._jumped = False
+        self._stepped += drift
         return expected + drift
 
     def _wall(self, mono: int) -> int:

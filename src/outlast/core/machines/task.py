@@ -54,6 +54,7 @@ def lease(task: Task, *, worker: str, identity: str, build: str, poll_id: str, n
     """Give ``task`` to ``worker`` for a new attempt."""
     invariant(task.state is ENQUEUED and task.ready, "lease_of_unready_task", task=task.task_id)
     status = task.status
+    status.suspect = suspect(task)
     task.state = LEASED
     task.ready = False
     task.reason = ""
@@ -66,11 +67,19 @@ def lease(task: Task, *, worker: str, identity: str, build: str, poll_id: str, n
     status.worker_identity = identity
     status.poll_id = poll_id
     status.completion = b""  # of an earlier lease: a late word under this one must not be taken for its repeat
-    status.suspect = status.lost_in_a_row >= SUSPECT_AFTER
     status.attempt_deadline = later(now, task.spec.start_to_close) if task.spec.start_to_close else 0
     status.heartbeat_deadline = later(now, task.spec.heartbeat) if task.spec.heartbeat else 0
     task.lease_until = min(later(now, span), status.attempt_deadline or FOREVER)
     status.lease_written = task.lease_until
+
+
+def suspect(task: Task) -> bool:
+    """Return whether the next attempt is run alone: its worker was lost too often, or it was lost and has one attempt left.
+
+    So no task fails because a neighbour took its worker along, whatever the order in which they die.
+    """
+    lost = task.status.lost_in_a_row
+    return lost >= SUSPECT_AFTER or (lost > 0 and task.attempt + 1 == task.attempts_max)
 
 
 def check(task: Task, token: TaskToken) -> None:
@@ -119,6 +128,15 @@ def heartbeat(task: Task, item: HeartbeatItem, *, now: int, span: int) -> bool:
         status.lease_written = task.lease_until
         return True
     return False
+
+
+def prolong(task: Task, span: int) -> None:
+    """Move the ends of the running attempt that are spans of time by ``span``; its lease is renewed as ever."""
+    status = task.status
+    if status.attempt_deadline:
+        status.attempt_deadline = later(status.attempt_deadline, span)
+    if status.heartbeat_deadline:
+        status.heartbeat_deadline = later(status.heartbeat_deadline, span)
 
 
 def settle(task: Task, outcome: TaskOutcome, *, details: Payload | None, now: int) -> Settled:

@@ -130,6 +130,15 @@ def expire(shard: Shard, task: Task, *, lease: int) -> None:
     _end_attempt(shard, task, row, holder, settled, outcome=name)
 
 
+def prolong(shard: Shard, span: int) -> None:
+    """Leave the attempts that ran before the clock was set ahead by ``span`` the time they had: none of it has passed."""
+    before = shard.now - span
+    for task in shard.tasks.values():
+        if task.state is LEASED and task.status.started_at <= before:
+            machine.prolong(task, span)
+            shard.gather.touch_task(task)
+
+
 def hand_back(shard: Shard, request: ReturnTasks, *, namespace: str) -> None:
     """Take back leases whose handlers never began. Stale tokens are passed over: their leases have ended anyway."""
     for token in request.tokens:

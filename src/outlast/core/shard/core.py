@@ -125,6 +125,12 @@ class ShardCore:
             self._admit(Admitted(None, found, "", ""))
         self._after()
 
+    def clock_stepped(self, span: int, *, now: int) -> None:
+        """Hear that the clock was set ahead by ``span``: attempts that run keep the time that they had left."""
+        if not self._stopped(None):
+            self._pass_time(now)
+            attempts.prolong(self.shard, span)
+
     def loaded(self, load_id: int, page: Page, *, now: int) -> None:
         """Take the page that an Ask asked for."""
         if self._stopped(None):

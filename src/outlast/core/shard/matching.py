@@ -6,7 +6,7 @@ leases of one batch cost one commit.
 
 from outlast.core.errors import Busy
 from outlast.core.inputs import Poll, StopWorker, TaskToken
-from outlast.core.machines.task import SUSPECT_AFTER
+from outlast.core.machines.task import suspect as is_suspect
 from outlast.core.replies import TaskLease, Work, WorkflowTask
 from outlast.core.run import Run
 from outlast.core.shard import attempts, offers, turns
@@ -167,7 +167,7 @@ def _lease_tasks(shard: Shard, waiting: WaitingPoll, seen: WorkerSeen) -> list[T
             task = _next_task(shard, (waiting.namespace, queue), poll)
             if task is None:
                 break
-            if task.status.lost_in_a_row >= SUSPECT_AFTER:
+            if task.status.lost_in_a_row and is_suspect(task):
                 if leased or seen.leases:
                     _host(shard, task, seen)
                     return leased

@@ -86,6 +86,7 @@ class Shell:
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = 0
         self._departed: dict[Ticket, Letter] = {}
+        self._stepped = clock.stepped
         self._pause = CLAIM_PAUSE_FIRST
         self._stopping = False
         self._quiet: asyncio.Future[None] | None = None
@@ -187,6 +188,7 @@ class Shell:
             return
         try:
             self._handle(core)
+            self._notice_step(core)
             core.tick(now=self._clock.now())
             self._drain(core)
             if self._core is core:
@@ -196,6 +198,12 @@ class Shell:
         except Exception as error:  # noqa: BLE001 - the door of the core: whatever comes out, the shard starts afresh
             self._broken(error)
         self._settle_quiet()
+
+    def _notice_step(self, core: ShardCore) -> None:
+        """Tell the core when the clock was set ahead: it showed time that nobody could work in."""
+        span, self._stepped = self._clock.stepped - self._stepped, self._clock.stepped
+        if span:
+            core.clock_stepped(span, now=self._clock.now())
 
     def _handle(self, core: ShardCore) -> None:
         handled = 0
