@@ -2,7 +2,7 @@
 
 apsw gives the interpreter's lock away around every step of a statement. A batch of a thousand rows, one step each, would ask a
 busy event loop a thousand times for it, and wait each time; one statement over 256 rows asks once. It is also faster
-when nothing else runs.
+when nothing else runs: a statement costs about as much as two of its rows.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,17 +11,23 @@ from typing import Any, Final
 
 from outlast.store.sqlite.connection import Connection
 
-SIZES: Final = (256, 64, 16, 4, 1)  # rows of one statement; few sizes, so that all of them stay prepared
+# Rows of one statement. Few sizes, so that all of them stay prepared, and near enough that few statements make up any number.
+# apsw does not keep statements of more than 16 KB of text, which ends it for rows of 25 values.
+SIZES: Final = (256, 128, 64, 32, 16, 8, 4, 2, 1)
 
 
 class Bulk:
-    """A statement with a list of rows in it, between ``head`` and ``tail``; each row has ``width`` values."""
+    """A statement with a list of rows in it, between ``head`` and ``tail``; each row has ``width`` values.
+
+    ``single`` is a cheaper statement that does the same for one row.
+    """
 
     __slots__ = ("_statements",)
 
-    def __init__(self, head: str, tail: str = "", *, width: int) -> None:
+    def __init__(self, head: str, tail: str = "", *, width: int, single: str = "") -> None:
         row = f"({','.join('?' * width)})"
-        self._statements = tuple((size, f"{head}{','.join([row] * size)}{tail}") for size in SIZES)
+        many = tuple((size, f"{head}{','.join([row] * size)}{tail}") for size in SIZES[:-1])
+        self._statements = (*many, (SIZES[-1], single or f"{head}{row}{tail}"))
 
     def run(self, connection: Connection, rows: Iterable[Sequence[Any]]) -> None:
         """Run the statement for all ``rows``, in order."""

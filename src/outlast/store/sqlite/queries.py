@@ -14,15 +14,25 @@ TASK: Final = ", ".join(TaskRow.__struct_fields__)
 ATTEMPT: Final = ", ".join(AttemptRow.__struct_fields__)
 
 
-def _insert(table: str, width: int, *, verb: str = "INSERT") -> Bulk:
+# A statement that fails undoes the whole transaction (OR ROLLBACK): then SQLite keeps no copies of pages to undo it alone.
+
+
+def _insert(table: str, width: int, *, verb: str = "INSERT OR ROLLBACK") -> Bulk:
     return Bulk(f"{verb} INTO {table} VALUES ", width=width)
 
 
 def _move(table: str, fields: tuple[str, ...], *, without: str = "", where: str = "") -> Bulk:
     key, *moving = fields
-    moves = ", ".join(f"{name} = moved.column{n}" for n, name in enumerate(moving, 2) if name != without)
-    tail = f") AS moved WHERE {table}.{key} = moved.column1{where}"
-    return Bulk(f"UPDATE {table} SET {moves} FROM (VALUES ", tail, width=len(fields))
+    numbered = [(n, name) for n, name in enumerate(moving, 2) if name != without]
+    many = ", ".join(f"{name} = moved.column{n}" for n, name in numbered)
+    one = ", ".join(f"{name} = ?{n}" for n, name in numbered)
+    update = f"UPDATE OR ROLLBACK {table} SET"
+    return Bulk(
+        f"{update} {many} FROM (VALUES ",
+        f") AS moved WHERE {table}.{key} = moved.column1{where}",
+        width=len(fields),
+        single=f"{update} {one} WHERE {key} = ?1{where}",
+    )
 
 
 # The shard.
