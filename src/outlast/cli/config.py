@@ -1,6 +1,7 @@
-"""``outlast config show | check``: the settings as they are, and where each came from."""
+"""``outlast config show | check | reload``: the settings as they are, and where each came from."""
 
 import os
+import signal
 import sys
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from outlast.cli import exits
 from outlast.cli.arguments import Arguments
 from outlast.cli.given import sources
 from outlast.cli.printing import json_line, mode_of, put, table_text
-from outlast.cli.shapes import SettingOut
+from outlast.cli.shapes import ChangeOut, SettingOut
 from outlast.server.settings import TABLE, check_all
 from outlast.server.sources import Found, Setting, Shape, Sources
 
@@ -75,6 +76,24 @@ def _tell_strangers(found: Sources) -> bool:
             f"outlast: {name} in the environment is no setting.  [unknown_field]\n  → Did you mean {near}?\n"
         )
     return bool(strangers)
+
+
+def reload(arguments: Arguments) -> int:
+    """Have the server on this machine that has the store read its settings again, once they have been checked here."""
+    from outlast.server.stores import path_of, serving_process
+
+    found = sources(arguments)
+    check_all(found)
+    path = path_of(found.text("store"))
+    pid = serving_process(path)
+    did = f"process {pid} reads its settings again; its log has a line for each change"
+    if arguments.dry_run:
+        did = f"would have process {pid} read its settings again"
+    else:
+        os.kill(pid, signal.SIGHUP)
+    out = ChangeOut(id=str(pid), did=did, changed=True, dry_run=arguments.dry_run)
+    put(json_line(out) if mode_of(arguments) == "json" else f"{did}\n")
+    return exits.DONE
 
 
 def schema() -> str:

@@ -175,6 +175,16 @@ class SettingOut(msgspec.Struct, kw_only=True):
     secret: bool
 
 
+class MigrationOut(msgspec.Struct, kw_only=True):
+    """The schema that the store had, and the one it has now or, with --check or --dry-run, would have."""
+
+    store: str
+    before: int
+    after: int
+    copy: str
+    dry_run: bool = False
+
+
 class VersionOut(msgspec.Struct, kw_only=True):
     version: str
     python: str

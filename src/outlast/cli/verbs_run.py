@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from outlast.cli.verb import CONFIG, JSON, NAMESPACE, QUIET, WATCH, WHERE, Verb, option, setting
+from outlast.cli.verb import CONFIG, DRY_RUN, JSON, NAMESPACE, QUIET, WATCH, WHERE, Verb, option, setting
 
 _OWN_NAMESPACE: Final = setting("namespace", sentence="namespace (default: the app's own)")
 _STORE: Final = setting("store", metavar="URL")
@@ -55,6 +55,15 @@ LOOK_VERBS: Final = (
     ),
     Verb(
         ("config", "check"), "Check the settings file and the environment.", "config:check", (*CONFIG, JSON), "SettingOut"
+    ),
+    Verb(
+        ("config", "reload"), "Have the server of this machine read its settings again.", "config:reload",
+        (_STORE, DRY_RUN, *CONFIG, JSON), "ChangeOut",
+    ),
+    Verb(
+        ("migrate",), "Bring a store to the schema of this version; a copy of it is kept.", "migrate:migrate",
+        (_STORE, option("--check", action="store_true", help="end with 7 when it is behind"), DRY_RUN, *CONFIG, JSON),
+        "MigrationOut",
     ),
     Verb(("version",), "Print the version.", "version:version", (JSON,), "VersionOut"),
 )  # fmt: skip

@@ -115,6 +115,26 @@ class ReadOnlyStore:
             raise opening.said(error, self._path) from error
 
 
+def refuse_old_schema(path: str) -> None:
+    """Raise StoreError when the file at ``path`` has an older schema than this version makes; a new file is none."""
+    if not Path(path).is_file() or not Path(path).stat().st_size:
+        return
+    try:
+        store = ReadOnlyStore(path)
+    except StoreError:
+        return  # the engine, which opens it next, says what is wrong with it
+    try:
+        found = store.schema()
+    finally:
+        store.close()
+    if found < schema_known():
+        raise StoreError(
+            "unavailable",
+            f"{path} has schema {found}; this version works with schema {schema_known()}.",
+            remedy="Run: outlast migrate (it keeps a copy of the file as it was).",
+        )
+
+
 def schema_known() -> int:
     """Return the number of the newest migration of this version."""
     return max(migration.number for migration in migrations_in("outlast.store.sqlite"))

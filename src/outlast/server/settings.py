@@ -45,7 +45,7 @@ TABLE: Final = (
         default="default",
         sentence="The namespace that a command speaks of.",
     ),
-    Setting("token", secret=True, reloadable=True, sentence="Bearer token that callers must show, and clients send."),
+    Setting("token", secret=True, sentence="Bearer token that callers must show, and clients send."),
     Setting(
         "namespaces",
         flag="--namespaces",

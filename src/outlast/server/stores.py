@@ -1,10 +1,11 @@
 """A store's address to a store: ``sqlite:///FILE`` or ``memory:``. Here alone stores are named."""
 
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from outlast.core.errors import Invalid
+from outlast.core.errors import Conflict, Invalid, NotFound
 from outlast.store.base import BlobStore, Store
 from outlast.store.blobs import FileBlobStore
 
@@ -65,3 +66,38 @@ def holder_of(path: str) -> str:
 
     holder = read_holder(path)
     return holder.address if holder is not None else ""
+
+
+def serving_process(path: str) -> int:
+    """Return the process id of the ``outlast serve`` of this machine that has the database at ``path``.
+
+    Raises NotFound when nobody has it, Conflict when who has it is no server that hears SIGHUP: the signal would end it.
+    """
+    from outlast.store.sqlite.lock import read_holder
+
+    holder = read_holder(path)
+    if holder is None or not holder.pid:
+        raise NotFound("store_not_found", f"No engine has {path}.", remedy="Start one: outlast serve")
+    if holder.host != socket.gethostname():
+        raise Conflict(
+            "denied", f"{path} is held by a process of {holder.host}.", remedy=f"Run the command on {holder.host}."
+        )
+    if not hears_hangup(holder.pid):
+        raise Conflict(
+            "denied",
+            f"{path} is held by process {holder.pid}, which is no outlast serve as far as this system tells.",
+            remedy=f"If it is one: kill -HUP {holder.pid}; other programs read settings when they start.",
+        )
+    return holder.pid
+
+
+def hears_hangup(pid: int) -> bool:
+    """Say whether the process is an ``outlast serve`` with a handler for SIGHUP, as far as the system tells."""
+    folder = Path(f"/proc/{pid}")
+    try:
+        words = (folder / "cmdline").read_bytes().split(b"\0")
+        status = (folder / "status").read_text()
+    except OSError:
+        return False
+    caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
+    return b"serve" in words and bool(int(caught, 16) & 1)

@@ -1,0 +1,92 @@
+"""``outlast serve`` as a program: settings read again by a signal, and what it refuses to start with."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from outlast.store.sqlite.opening import file_system_of
+from tests.cli.conftest import Command, rows
+from tests.end_to_end.processes import Program, command, serving
+
+TOML = '[log]\nlevel = "{level}"\nformat = "line"\n[http]\nlisten = "{listen}"\n'
+
+
+@pytest.mark.slow
+def test_settings_are_read_again_and_each_change_is_one_line(folder: Path) -> None:
+    file = folder / "outlast.toml"
+    file.write_text(TOML.format(level="info", listen="127.0.0.1:0"))
+    with serving(folder) as (program, address):
+        file.write_text(TOML.format(level="debug", listen="127.0.0.1:0") + '[engine]\ntask_lease = "20s"\n')
+        done = command(folder, "config", "reload")
+        assert done.returncode == 0, done.stderr
+        program.until_said("setting log.level: info -> debug (outlast.toml log.level)")
+        program.until_said("setting engine.task_lease: 30s -> 20s needs a restart")
+
+        file.write_text("[log]\nlevel = 7\n")
+        program.process.send_signal(signal.SIGHUP)
+        program.until_said("settings_kept error=log.level in outlast.toml is 7.")
+        assert command(folder, "config", "reload").returncode == 2
+
+        file.unlink()
+        listed = command(folder, "workflow", "list", "--server", address)
+        assert listed.returncode == 0, listed.stderr
+
+
+def test_a_reload_needs_a_server_that_hears_it(kept: Path, outlast: Command) -> None:
+    code, _, err = outlast("config", "reload")
+
+    assert code == 3
+    assert "outlast serve" in err
+
+
+@pytest.mark.slow
+def test_a_program_that_is_no_server_is_not_sent_a_signal(folder: Path) -> None:
+    (folder / "app.py").write_text(
+        "import time\nfrom outlast import App\napp = App()\nwith app:\n    print('up', flush=True)\n    time.sleep(60)\n"
+    )
+    program = Program(folder, "app.py", name="app")
+    try:
+        program.until_said("up")
+        done = command(folder, "config", "reload")
+        assert done.returncode == 4
+        assert "is no outlast serve" in done.stderr
+        assert program.process.poll() is None
+    finally:
+        program.kill()
+
+
+def test_serve_refuses_a_store_of_an_older_schema(
+    kept: Path, outlast: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("outlast.server.looking.schema_known", lambda: 99)
+
+    code, _, err = outlast("serve", "--port", "0")
+
+    assert code == 5
+    assert "schema 99" in err
+    assert "outlast migrate" in err
+
+
+def test_a_check_of_the_schema_ends_with_7_when_it_is_behind(
+    kept: Path, outlast: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert outlast("migrate", "--check")[0] == 0
+    assert "nothing to do" in outlast("migrate")[1]
+
+    monkeypatch.setattr("outlast.server.looking.schema_known", lambda: 99)
+    code, out, _ = outlast("migrate", "--check", "--json")
+
+    assert code == 7
+    assert rows(out)[0]["after"] == 99
+
+
+@pytest.mark.skipif(not file_system_of("/"), reason="the system does not tell")
+def test_serve_refuses_a_network_disk(folder: Path, outlast: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = file_system_of(str(folder))
+    monkeypatch.setattr("outlast.store.sqlite.opening.NETWORK_DISKS", {kind})
+
+    code, _, err = outlast("serve", "--port", "0")
+
+    assert code == 5
+    assert f"network file system ({kind})" in err
