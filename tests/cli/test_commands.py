@@ -220,3 +220,30 @@ def test_quiet_says_nothing_but_the_answer(kept: Path, outlast: Command) -> None
     _, out, err = outlast("workflow", "cancel", "order-1", "-q")
 
     assert (out, err) == ("asked to cancel order-1\n", "")
+
+
+@pytest.mark.parametrize(
+    ("argv", "ids"),
+    [
+        pytest.param(
+            ["task", "list", "--query", "state = failed or queue = images"], ["t-waits", "t-failed"], id="query"
+        ),
+        pytest.param(
+            ["task", "list", "--since", "1h", "--type", "resize"], ["t-waits", "t-failed", "t-done"], id="since"
+        ),
+        pytest.param(["task", "list", "--since", "2999-01-01T00:00:00Z"], [], id="since an instant"),
+        pytest.param(["task", "list", "--tag", "plan=p ro", "--query", "attempt < 9"], [], id="tag"),
+    ],
+)
+def test_lists_take_the_filter_language(kept: Path, outlast: Command, argv: list[str], ids: list[str]) -> None:
+    code, out, err = outlast(*argv, "-o", "id")
+
+    assert code == 0, err
+    assert sorted(out.split()) == sorted(ids)
+
+
+def test_a_filter_that_is_none_is_pointed_at(kept: Path, outlast: Command) -> None:
+    code, _, err = outlast("workflow", "list", "--query", "staet = failed")
+
+    assert code == 2
+    assert "state" in err

@@ -19,6 +19,9 @@ INTERRUPTED: Final = 130
 _BY_CODE: Final = {
     "invalid_request": USAGE,
     "unknown_field": USAGE,
+    "invalid_query": USAGE,
+    "invalid_cursor": USAGE,
+    "malformed_body": USAGE,
     "payload_too_large": USAGE,
     "body_too_large": USAGE,
     "no_app": USAGE,

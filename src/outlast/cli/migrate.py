@@ -12,14 +12,12 @@ from outlast.cli.shapes import MigrationOut
 
 def migrate(arguments: Arguments) -> int:
     """Migrate, or with --check or --dry-run say whether there is anything to do."""
-    from outlast.server.looking import ReadOnlyStore, schema_known
+    from outlast.server.looking import schema_known, schema_of
     from outlast.server.stores import path_of
 
     url = sources(arguments).text("store")
     path = path_of(url)
-    store = ReadOnlyStore(path)
-    before, after = store.schema(), schema_known()
-    store.close()
+    before, after = schema_of(path), schema_known()
     only_look = arguments.check or arguments.dry_run
     if before < after and not only_look:
         asyncio.run(_migrate(url))

@@ -1,22 +1,22 @@
 """Where a command looks: a server, the engine that has the file, or the file itself when nothing runs."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import time
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from typing import Final, Protocol
 
 from outlast.cli.arguments import Arguments
+from outlast.cli.filters import RunsAsked, TasksAsked
 from outlast.cli.given import sources
 from outlast.cli.printing import talk
-from outlast.cli.shapes import CountOut
 from outlast.core.errors import Invalid, NotFound, Unavailable
 from outlast.core.inputs import DescribeTask, DescribeWorkflow, Request
 from outlast.core.replies import Reply, TaskInfo, WorkflowInfo
-from outlast.protocol.transport import Attempt, HistoryPage, Listing, Transport
+from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, Transport
 
 REACH_WITHIN: Final = 5.0  # seconds
-PAGE: Final = 500
-COUNT_MAX: Final = 100_000  # what is counted by pages, here
 
 
 class Look(Protocol):
@@ -30,13 +30,13 @@ class Look(Protocol):
 
     async def attempts(self, task_id: str) -> tuple[Attempt, ...]: ...
 
-    async def runs(self, *, type: str, status: str, cursor: str, limit: int) -> Listing: ...
+    async def runs(self, asked: RunsAsked, *, cursor: str, limit: int) -> Listing: ...
 
-    async def tasks(self, *, type: str, state: str, queue: str, run_id: str, cursor: str, limit: int) -> Listing: ...
+    async def tasks(self, asked: TasksAsked, *, cursor: str, limit: int) -> Listing: ...
 
-    async def count_runs(self, *, type: str, status: str) -> CountOut: ...
+    async def count_runs(self, asked: RunsAsked) -> Count: ...
 
-    async def count_tasks(self, *, type: str, state: str, queue: str, run_id: str) -> CountOut: ...
+    async def count_tasks(self, asked: TasksAsked) -> Count: ...
 
     async def send(self, request: Request, *, wait: float | None = REACH_WITHIN) -> Reply:
         """Send a request; ``wait`` is how many seconds it may take, None for as long as it takes."""
@@ -69,25 +69,21 @@ class Remote:
         """Return how the leases of a task ended."""
         return await self._transport.read_attempts(task_id)
 
-    async def runs(self, *, type: str, status: str, cursor: str, limit: int) -> Listing:
+    async def runs(self, asked: RunsAsked, *, cursor: str, limit: int) -> Listing:
         """Return a page of runs."""
-        return await self._transport.list_runs(type=type, status=status, cursor=cursor, limit=limit)
+        return await self._transport.list_runs(**asdict(asked), cursor=cursor, limit=limit)
 
-    async def tasks(self, *, type: str, state: str, queue: str, run_id: str, cursor: str, limit: int) -> Listing:
+    async def tasks(self, asked: TasksAsked, *, cursor: str, limit: int) -> Listing:
         """Return a page of tasks."""
-        return await self._transport.list_tasks(
-            type=type, state=state, queue=queue, run_id=run_id, cursor=cursor, limit=limit
-        )
+        return await self._transport.list_tasks(**asdict(asked), cursor=cursor, limit=limit)
 
-    async def count_runs(self, *, type: str, status: str) -> CountOut:
+    async def count_runs(self, asked: RunsAsked) -> Count:
         """Count runs."""
-        return await _counted(lambda cursor: self.runs(type=type, status=status, cursor=cursor, limit=PAGE))
+        return await self._transport.count_runs(**asdict(asked))
 
-    async def count_tasks(self, *, type: str, state: str, queue: str, run_id: str) -> CountOut:
+    async def count_tasks(self, asked: TasksAsked) -> Count:
         """Count tasks."""
-        return await _counted(
-            lambda cursor: self.tasks(type=type, state=state, queue=queue, run_id=run_id, cursor=cursor, limit=PAGE)
-        )
+        return await self._transport.count_tasks(**asdict(asked))
 
     async def send(self, request: Request, *, wait: float | None = REACH_WITHIN) -> Reply:
         """Send a request."""
@@ -127,25 +123,21 @@ class Direct:
         """Return how the leases of a task ended."""
         return await self._reader.read_attempts(self._namespace, task_id)
 
-    async def runs(self, *, type: str, status: str, cursor: str, limit: int) -> Listing:
+    async def runs(self, asked: RunsAsked, *, cursor: str, limit: int) -> Listing:
         """Return a page of runs."""
-        return await self._reader.list_runs(self._namespace, type=type, status=status, cursor=cursor, limit=limit)
+        return await self._reader.list_runs(self._namespace, **asdict(asked), cursor=cursor, limit=limit, now=_now())
 
-    async def tasks(self, *, type: str, state: str, queue: str, run_id: str, cursor: str, limit: int) -> Listing:
+    async def tasks(self, asked: TasksAsked, *, cursor: str, limit: int) -> Listing:
         """Return a page of tasks."""
-        return await self._reader.list_tasks(
-            self._namespace, type=type, state=state, queue=queue, run_id=run_id, cursor=cursor, limit=limit
-        )
+        return await self._reader.list_tasks(self._namespace, **asdict(asked), cursor=cursor, limit=limit, now=_now())
 
-    async def count_runs(self, *, type: str, status: str) -> CountOut:
+    async def count_runs(self, asked: RunsAsked) -> Count:
         """Count runs."""
-        return await _counted(lambda cursor: self.runs(type=type, status=status, cursor=cursor, limit=PAGE))
+        return await self._reader.count_runs(self._namespace, **asdict(asked), now=_now())
 
-    async def count_tasks(self, *, type: str, state: str, queue: str, run_id: str) -> CountOut:
+    async def count_tasks(self, asked: TasksAsked) -> Count:
         """Count tasks."""
-        return await _counted(
-            lambda cursor: self.tasks(type=type, state=state, queue=queue, run_id=run_id, cursor=cursor, limit=PAGE)
-        )
+        return await self._reader.count_tasks(self._namespace, **asdict(asked), now=_now())
 
     async def send(self, request: Request, *, wait: float | None = REACH_WITHIN) -> Reply:
         """Refuse: a change needs an engine."""
@@ -157,16 +149,8 @@ class Direct:
         )
 
 
-async def _counted(page: Callable[[str], Awaitable[Listing]]) -> CountOut:
-    """Count by pages, to a bound."""
-    count, cursor = 0, ""
-    while count < COUNT_MAX:
-        listing = await page(cursor)
-        count += len(listing.runs) + len(listing.tasks)
-        cursor = listing.next
-        if not cursor:
-            return CountOut(count=count)
-    return CountOut(count=count, approximate=True)
+def _now() -> int:
+    return time.time_ns()  # noqa: TID251 - what "2h ago" counts from is the watch of the person who asks
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ from typing import Final
 
 from outlast.cli import exits
 from outlast.cli.arguments import Arguments
+from outlast.cli.filters import tasks_asked
 from outlast.cli.printing import json_line, mode_of, put, rows_text, table_text, talk
 from outlast.cli.reach import Look, reached
 from outlast.cli.shapes import AttemptOut, TaskShown, attempt_out, task_out
@@ -48,17 +49,11 @@ async def _list(arguments: Arguments) -> int:
 
 
 async def _page(arguments: Arguments, look: Look) -> tuple[list[TaskInfo], bool]:
+    asked = tasks_asked(arguments)
     infos: list[TaskInfo] = []
     cursor = ""
     while len(infos) < arguments.limit:
-        page = await look.tasks(
-            type=arguments.type,
-            state=arguments.state,
-            queue=arguments.queue,
-            run_id=arguments.run,
-            cursor=cursor,
-            limit=min(PAGE, arguments.limit - len(infos)),
-        )
+        page = await look.tasks(asked, cursor=cursor, limit=min(PAGE, arguments.limit - len(infos)))
         infos += page.tasks
         cursor = page.next
         if not cursor:
@@ -79,10 +74,8 @@ def count(arguments: Arguments) -> int:
 
 async def _count(arguments: Arguments) -> int:
     async with reached(arguments) as look:
-        found = await look.count_tasks(
-            type=arguments.type, state=arguments.state, queue=arguments.queue, run_id=arguments.run
-        )
-    put(json_line(found) if mode_of(arguments) == "json" else counted(found))
+        found = await look.count_tasks(tasks_asked(arguments))
+    put(counted(arguments, found))
     return exits.DONE
 
 

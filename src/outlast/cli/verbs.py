@@ -24,12 +24,18 @@ _STATUS: Final = option(
 )
 _STATE: Final = option("--state", default="", metavar="NAME", help="only in this state: enqueued, leased, failed, …")
 _TASK_QUEUE: Final = option("--queue", default="", metavar="NAME", help="only of this queue")
-_RUN_FILTER: Final = (_TYPE, _STATUS)
+_FILTER: Final = (
+    option("--query", default="", metavar="FILTER", help="filter, for example: state = failed and tag.plan = pro"),
+    option("--tag", action="append", default=[], metavar="NAME=VALUE", help="only with this tag; may be given again"),
+    option("--since", default="", metavar="TIME", help="only what began since: 2h, 3d, 2026-11-30T08:00:00Z"),
+)
+_RUN_FILTER: Final = (_TYPE, _STATUS, *_FILTER)
 _TASK_FILTER: Final = (
     _TYPE,
     _STATE,
     _TASK_QUEUE,
     option("--run", default="", metavar="RUN_ID", help="activities of a run"),
+    *_FILTER,
 )
 _RUN: Final = option("--run", default="", metavar="RUN_ID", help="an earlier run")
 _WAIT: Final = option("--wait", nargs="?", const="", default=None, metavar="TIME", help="wait for the result")

@@ -7,6 +7,7 @@ from typing import Final
 
 from outlast.cli import exits
 from outlast.cli.arguments import Arguments
+from outlast.cli.filters import runs_asked
 from outlast.cli.printing import json_line, mode_of, put, rows_text, table_text, talk
 from outlast.cli.reach import Look, reached
 from outlast.cli.shapes import (
@@ -26,6 +27,7 @@ from outlast.cli.why import waits_for
 from outlast.core.errors import Invalid
 from outlast.core.events import Event
 from outlast.core.replies import RunStatus, WorkflowInfo
+from outlast.protocol.transport import Count
 
 PAGE: Final = 500
 WHY_ROWS: Final = 40  # rows of a list that are asked what they wait for
@@ -54,12 +56,11 @@ async def _list(arguments: Arguments) -> int:
 
 
 async def _page(arguments: Arguments, look: Look) -> tuple[list[WorkflowInfo], bool]:
+    asked = runs_asked(arguments)
     infos: list[WorkflowInfo] = []
     cursor = ""
     while len(infos) < arguments.limit:
-        page = await look.runs(
-            type=arguments.type, status=arguments.status, cursor=cursor, limit=min(PAGE, arguments.limit - len(infos))
-        )
+        page = await look.runs(asked, cursor=cursor, limit=min(PAGE, arguments.limit - len(infos)))
         infos += page.runs
         cursor = page.next
         if not cursor:
@@ -102,13 +103,15 @@ def count(arguments: Arguments) -> int:
 
 async def _count(arguments: Arguments) -> int:
     async with reached(arguments) as look:
-        found = await look.count_runs(type=arguments.type, status=arguments.status)
-    put(json_line(found) if mode_of(arguments) == "json" else counted(found))
+        found = await look.count_runs(runs_asked(arguments))
+    put(counted(arguments, found))
     return exits.DONE
 
 
-def counted(found: CountOut) -> str:
-    """Return a count for people."""
+def counted(arguments: Arguments, found: Count) -> str:
+    """Return a count in the form that was asked for."""
+    if mode_of(arguments) == "json":
+        return json_line(CountOut(count=found.count, approximate=found.approximate))
     return f"{'at least ' if found.approximate else ''}{found.count}\n"
 
 

@@ -21,8 +21,11 @@ Result = TypeVar("Result")
 class ReadOnlyStore:
     """The reads of a store, on a connection that cannot write."""
 
-    def __init__(self, path: str) -> None:
-        """Raises NotFound when there is no file, StoreError when it is not one of ours."""
+    def __init__(self, path: str, *, any_schema: bool = False) -> None:
+        """Raises NotFound when there is no file, StoreError when it is not one of ours.
+
+        With ``any_schema`` one of another version can be opened, to be asked for its schema only.
+        """
         if not Path(path).is_file():
             raise NotFound(
                 "store_not_found",
@@ -38,7 +41,7 @@ class ReadOnlyStore:
         except apsw.Error as error:
             raise opening.said(error, path) from error
         try:
-            self._check()
+            self._check(any_schema=any_schema)
         except apsw.Error as error:
             self._connection.close()
             raise opening.said(error, path) from error
@@ -90,11 +93,13 @@ class ReadOnlyStore:
         """Return the number of the newest migration that the file has."""
         return max(opening.Schema(self._connection, self._path).applied(), default=0)
 
-    def _check(self) -> None:
+    def _check(self, *, any_schema: bool) -> None:
         applied = opening.Schema(self._connection, self._path).applied()
         if not applied:
             raise StoreError("store_damaged", f"{self._path} holds no store of Outlast.", remedy="Name another file.")
         known = schema_known()
+        if any_schema:
+            return
         if max(applied) > known:
             raise StoreError(
                 "store_newer",
@@ -105,7 +110,7 @@ class ReadOnlyStore:
             raise StoreError(
                 "unavailable",
                 f"{self._path} has schema {max(applied)}; this version of Outlast reads schema {known}.",
-                remedy="Start an engine of this version on it once: outlast serve.",
+                remedy="Run: outlast migrate (it keeps a copy of the file as it was).",
             )
 
     def _read(self, read: Callable[[Connection], Result]) -> Result:
@@ -115,22 +120,27 @@ class ReadOnlyStore:
             raise opening.said(error, self._path) from error
 
 
+def schema_of(path: str) -> int:
+    """Return the schema of the store at ``path``. Raises NotFound when there is none, StoreError when it is not ours."""
+    store = ReadOnlyStore(path, any_schema=True)
+    try:
+        return store.schema()
+    finally:
+        store.close()
+
+
 def refuse_old_schema(path: str) -> None:
     """Raise StoreError when the file at ``path`` has an older schema than this version makes; a new file is none."""
     if not Path(path).is_file() or not Path(path).stat().st_size:
         return
     try:
-        store = ReadOnlyStore(path)
+        found = schema_of(path)
     except StoreError:
         return  # the engine, which opens it next, says what is wrong with it
-    try:
-        found = store.schema()
-    finally:
-        store.close()
     if found < schema_known():
         raise StoreError(
             "unavailable",
-            f"{path} has schema {found}; this version works with schema {schema_known()}.",
+            f"{path} has schema {found}; this version of Outlast works with schema {schema_known()}.",
             remedy="Run: outlast migrate (it keeps a copy of the file as it was).",
         )
 

@@ -1,0 +1,66 @@
+"""What a list or a count asks for: the plain options, and the filter language put together from the others."""
+
+from dataclasses import dataclass
+
+from outlast.cli.arguments import Arguments
+from outlast.core.errors import Invalid
+
+
+@dataclass(frozen=True, slots=True)
+class RunsAsked:
+    """Which runs; empty for any."""
+
+    type: str = ""
+    status: str = ""
+    query: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TasksAsked:
+    """Which tasks; empty for any."""
+
+    type: str = ""
+    state: str = ""
+    queue: str = ""
+    run_id: str = ""
+    query: str = ""
+
+
+def runs_asked(arguments: Arguments) -> RunsAsked:
+    """Return which runs the options ask for. Raises Invalid."""
+    return RunsAsked(type=arguments.type, status=arguments.status, query=_query(arguments, "started"))
+
+
+def tasks_asked(arguments: Arguments) -> TasksAsked:
+    """Return which tasks the options ask for. Raises Invalid."""
+    return TasksAsked(
+        type=arguments.type,
+        state=arguments.state,
+        queue=arguments.queue,
+        run_id=arguments.run,
+        query=_query(arguments, "enqueued"),
+    )
+
+
+def _query(arguments: Arguments, began: str) -> str:
+    parts = [f"({arguments.query})"] if arguments.query else []
+    for text in arguments.tag:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise Invalid("invalid_request", f'--tag is "{text}".', remedy="Write --tag NAME=VALUE.")
+        parts.append(f"tag.{_quoted(name)} = {_quoted(value)}")
+    if arguments.since:
+        parts.append(f"{began} >= {_instant(arguments.since)}")
+    # Alone the text goes as it was written, so that an error's column is the one that was typed.
+    return arguments.query if len(parts) == 1 and arguments.query else " and ".join(parts)
+
+
+def _instant(text: str) -> str:
+    """A span means so long ago; anything else is an instant as the filter language has it."""
+    words = text.split()
+    return f"{words[0]} ago" if len(words) == 1 and words[0][-1:].isalpha() and words[0][-1:] in "smhdw" else text
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
