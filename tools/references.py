@@ -19,6 +19,9 @@ import msgspec
 
 from outlast.cli.verbs import VERBS
 from outlast.core import errors, events, limits
+from outlast.gateway import openapi
+from outlast.gateway.table import ROUTES
+from outlast.protocol.errors import KINDS
 from outlast.server.settings import TABLE
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,10 +36,13 @@ def errors_page() -> str:
         "Every refusal has a code for programs, a fact and a remedy for people.\n",
         "A code never changes its meaning.\n",
         "A refused request has left no trace.\n\n",
-        "| code | meaning |\n|---|---|\n",
+        "Over HTTP the answer is `application/problem+json` with the status below.\n\n",
     ]
-    lines += [f"| `{code}` | {meaning} |\n" for code, meaning in errors.CODES.items()]
-    return "".join(lines)
+    for code, meaning in errors.CODES.items():
+        kind = KINDS[code]
+        again = "the same request may succeed later" if kind.retryable else "the same request is refused again"
+        lines.append(f"## {code}\n\n{meaning}\n\nStatus {kind.status}; {again}.\n*{kind.remedy}*\n\n")
+    return "".join(lines).rstrip("\n") + "\n"
 
 
 def kinds_of_event() -> list[type[msgspec.Struct]]:
@@ -139,7 +145,33 @@ def settings_page() -> str:
     return "".join(lines)
 
 
+def rest_page() -> str:
+    """Return the page of REST addresses: one table for each kind of thing."""
+    lines = [
+        MADE.format(source="src/outlast/gateway/table.py"),
+        "# REST\n\n",
+        "Addresses are below `/api/v1/namespaces/{namespace}/`, and for the default namespace below `/api/v1/` as well;\n",
+        "those with a star are below `/api/v1/` alone.\n",
+        "Shapes and codes stand in `/api/openapi.json`, which every server serves.\n",
+    ]
+    for kind in dict.fromkeys(route.act.partition(".")[0] for route in ROUTES if not route.wire):
+        lines += [f"\n## {kind}\n\n", "| | address | what | needs |\n|---|---|---|---|\n"]
+        lines += [
+            f"| {route.method} | `{route.path}`{'*' if route.global_ else ''} | {route.summary} | {route.needs} |\n"
+            for route in ROUTES
+            if not route.wire and route.act.partition(".")[0] == kind
+        ]
+    return "".join(lines)
+
+
+def openapi_page() -> str:
+    """Return the OpenAPI document."""
+    return openapi.text(ROUTES)
+
+
 PAGES = {
+    "openapi.json": openapi_page,
+    "rest.md": rest_page,
     "errors.md": errors_page,
     "events.md": events_page,
     "limits.md": limits_page,

@@ -308,7 +308,7 @@ def test_a_stranger_without_the_token_is_refused() -> None:
                 "GET", "/api/v1/workflows", headers={"authorization": "Bearer s3cret", "host": "jobs.example"}
             )
 
-            assert (without.status, wrong.status, right.status) == (403, 403, 200)
+            assert (without.status, wrong.status, right.status) == (401, 401, 200)
             assert "s3cret" not in without.body.decode()
 
     run(work)
@@ -410,7 +410,7 @@ def test_the_body_of_an_error_is_problem_json() -> None:
 
             body = msgspec.json.decode(reply.body)
             assert body["status"] == 404
-            assert body["type"] == "urn:outlast:error:task_not_found"
+            assert body["type"] == "/errors/task_not_found"
             assert body["title"]
             assert body["retryable"] is False
 

@@ -49,6 +49,12 @@ CODES: Final[dict[str, str]] = {
     "store_damaged": "The store cannot be read.",
     "timeout": "The answer did not come in time.",
     "denied": "The principal may not do this.",
+    "unauthenticated": "The request does not say who calls.",
+    "rate_limited": "The caller has asked more often than it may.",
+    "precondition_failed": "The thing has changed since it was read.",
+    "not_acceptable": "The address does not give what the caller takes.",
+    "query_not_served": "Nobody answers queries of this run.",
+    "too_many_streams": "As many streams are open as may be.",
     "internal": "A fault of ours; it was logged.",
 }
 

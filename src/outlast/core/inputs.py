@@ -58,6 +58,7 @@ class StartWorkflow(
     identity: str = ""
     build: str = ""
     fingerprint: str = ""  # of what was asked for; made by the core when empty
+    keyed: bool = False  # request_id is the caller's key: it stands for one request, whatever workflow id that names
 
 
 class StartWorkflows(

@@ -40,6 +40,7 @@ from outlast.core.retry import RetryPolicy
 ATTEMPTS_MAX: Final = 1_000_000
 FACTOR_MAX: Final = 1000
 GOOD_NAMES_MAX: Final = 4_096  # types and queues that have been looked at, which come again with every item
+DOTS: Final = frozenset({".", ".."})  # parts of an address that mean another place
 SHORT: Final = limits.KEY_BYTES_MAX // 4  # characters that are not too many bytes in any script
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -305,6 +306,12 @@ def _name(field: str, value: str) -> None:
 def _workflow_id(value: str) -> None:
     if not value:
         raise Invalid("invalid_request", "workflow_id is empty.", remedy="Name the workflow.")
+    if value in DOTS:
+        raise Invalid(
+            "invalid_request",
+            f'workflow_id is "{value}", which clients take out of an address.',
+            remedy="Give an id that is not just dots.",
+        )
     _bounded("workflow_id", value, limits.WORKFLOW_ID_BYTES_MAX)
 
 

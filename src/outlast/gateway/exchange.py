@@ -1,25 +1,30 @@
 """One HTTP exchange as the handlers see it: what was asked, and what is answered."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, Final
-from urllib.parse import parse_qsl
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from outlast.core import limits
 from outlast.core.errors import Invalid, TooLarge, Unavailable
 from outlast.core.inputs import Request
-from outlast.core.replies import Reply
+from outlast.core.replies import Refused, Reply
 from outlast.engine.frontend import Engine
 from outlast.engine.ticket import FutureTicket
-from outlast.protocol.wire import JSON, MSGPACK
+from outlast.gateway.auth import Caller
+from outlast.protocol.errors import exception_of
+from outlast.protocol.wire import JSON, MSGPACK, encode
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+Wanted = TypeVar("Wanted")
+Shape = TypeVar("Shape", bound=msgspec.Struct)
+
+KEY_HEADER: Final = "idempotency-key"
 BODY_WITHIN: Final = 30.0  # seconds: who sends more slowly holds a connection for nothing
 
 _MSGPACK_NAMES: Final = frozenset({MSGPACK, "application/x-msgpack", "application/vnd.msgpack"})
@@ -40,17 +45,74 @@ class Answer:
 
 
 @dataclass(slots=True)
+class StreamAnswer:
+    """A response whose body comes piece by piece, for as long as somebody reads it."""
+
+    pieces: AsyncGenerator[bytes]
+    content_type: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(slots=True)
 class Exchange:
-    """One request. ``params`` are the named parts of its path."""
+    """One request. ``params`` are the named parts of its path, ``query`` and ``taken`` what was read of query and body."""
 
     engine: Engine
     namespace: str
-    principal: str
+    caller: Caller
     method: str
     headers: Mapping[str, str]
     query_string: bytes
     receive: Receive
     params: Mapping[str, str] = field(default_factory=dict[str, str])
+    path: str = ""
+    request_id: str = ""
+    query: msgspec.Struct | None = None
+    taken: msgspec.Struct | None = None
+    raw: bytes = b""
+
+    @property
+    def principal(self) -> str:
+        """Who calls, by name."""
+        return self.caller.name
+
+    def asked(self, shape: type[Shape]) -> Shape:
+        """Return the query, which the table says is of ``shape``."""
+        assert isinstance(self.query, shape)
+        return self.query
+
+    def body_as(self, shape: type[Shape]) -> Shape:
+        """Return the body, which the table says is of ``shape``."""
+        assert isinstance(self.taken, shape)
+        return self.taken
+
+    async def expect(self, request: Request, kind: type[Wanted]) -> Wanted:
+        """Return the engine's reply. Raises the refusal that came instead."""
+        return checked(await self.ask(request), kind)
+
+    async def within(self, request: Request, probe: Request, kind: type[Wanted], wait: float) -> Wanted | None:
+        """Return the reply to a request that is held, or None when it did not come within ``wait`` seconds.
+
+        ``probe`` asks about the same thing and is answered at once, after ``request`` if that can be answered: so an
+        outcome that is there is given also without waiting.
+        """
+        ticket = self.submit(request)
+        await self.ask(probe)
+        reply = await self.while_connected(ticket, wait=wait)
+        return None if reply is None else checked(reply, kind)
+
+    def idempotency_key(self) -> str:
+        """Return the caller's key, empty when there is none. Raises Invalid for an empty one: it would protect nothing."""
+        key = self.headers.get(KEY_HEADER)
+        if key is None:
+            return ""
+        if not key.strip():
+            raise Invalid(
+                "invalid_request",
+                "Idempotency-Key is empty.",
+                remedy="Give the request a key, or leave the header out.",
+            )
+        return key
 
     def submit(self, request: Request) -> FutureTicket:
         """Hand ``request`` to the engine now, in the order of the calls."""
@@ -79,6 +141,16 @@ class Exchange:
             if not asking.done():
                 asking.cancel()
                 await asyncio.wait({asking})
+
+    async def pause(self, seconds: float) -> None:
+        """Return after ``seconds``. Raises CallerGone when the connection closes first."""
+        watching = asyncio.ensure_future(self._closed())
+        try:
+            await asyncio.wait({watching}, timeout=seconds)
+            if watching.done():
+                raise CallerGone
+        finally:
+            watching.cancel()
 
     async def _closed(self) -> None:
         while (await self.receive())["type"] != "http.disconnect":
@@ -114,6 +186,12 @@ class Exchange:
 
     def is_json(self) -> bool:
         """Say whether the body is JSON rather than MessagePack. Raises Invalid for anything else."""
+        if self.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise Invalid(
+                "unsupported_encoding",
+                f'The body is encoded: "{self.headers["content-encoding"][:50]}".',
+                remedy="Send it as it is: bodies are small, and a compressed one says nothing of its size.",
+            )
         name = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if name in _MSGPACK_NAMES:
             return False
@@ -121,7 +199,7 @@ class Exchange:
             return True
         raise Invalid(
             "unsupported_encoding",
-            f'The content type is "{name}".',
+            f'The content type is "{name[:50]}".',
             remedy=f"Send {MSGPACK} or {JSON}.",
         )
 
@@ -129,49 +207,23 @@ class Exchange:
         """Say whether the answer shall be MessagePack."""
         return any(name in self.headers.get("accept", "") for name in _MSGPACK_NAMES)
 
-    def query(self, known: frozenset[str]) -> dict[str, str]:
-        """Return the query's fields. Raises Invalid for one that is not ``known``, given twice, or not UTF-8."""
-        fields: dict[str, str] = {}
-        try:
-            pairs = parse_qsl(
-                self.query_string.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50
-            )
-        except ValueError as error:
-            raise Invalid(
-                "invalid_request", f"The query cannot be read: {error}.", remedy="Encode it as UTF-8."
-            ) from None
-        for name, value in pairs:
-            if name not in known:
-                raise Invalid(
-                    "unknown_field", f'The query has "{name}".', remedy=f"Use: {', '.join(sorted(known)) or 'none'}."
-                )
-            if name in fields:
-                raise Invalid("invalid_request", f'The query has "{name}" twice.', remedy="Give it once.")
-            fields[name] = value
-        return fields
+
+def answer(
+    body: Any, *, status: int = 200, replayed: bool = False, headers: tuple[tuple[str, str], ...] = ()
+) -> Answer:
+    """Return ``body`` as JSON."""
+    if replayed:
+        headers = (*headers, ("idempotent-replayed", "true"))
+    return Answer(status, encode(body, json=True), headers=headers)
 
 
-def malformed(error: msgspec.MsgspecError | RecursionError) -> Invalid:
-    """Return the refusal of a body that cannot be decoded, saying where."""
-    if isinstance(error, RecursionError):
-        return Invalid("malformed_body", "The body is nested too deeply.", remedy="Send flatter data.")
-    text = str(error)
-    unknown = "unknown field" in text
-    return Invalid(
-        "unknown_field" if unknown else "malformed_body",
-        f"The body cannot be decoded: {text}.",
-        remedy="Leave that field out." if unknown else "Correct it at the place named.",
-    )
-
-
-def whole_number(fields: Mapping[str, str], name: str, default: int) -> int:
-    """Return a whole number of the query. Raises Invalid."""
-    text = fields.get(name, "")
-    if not text:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) <= 18):  # noqa: PLR2004 - fits 64 bits
-        raise Invalid("invalid_request", f'{name} is "{text[:50]}".', remedy=f"Give {name} as a whole number.")
-    return int(text)
+def checked(reply: Reply, kind: type[Wanted]) -> Wanted:
+    """Return ``reply``, which is of ``kind``. Raises the exception of a refusal."""
+    if isinstance(reply, Refused):
+        raise exception_of(reply)
+    if not isinstance(reply, kind):
+        raise TypeError(f"a {kind.__name__} was expected, a {type(reply).__name__} came")
+    return reply
 
 
 def _too_large(size: int) -> TooLarge:

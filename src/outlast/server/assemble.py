@@ -9,6 +9,8 @@ from typing import Final
 
 from outlast.core.shard.config import ShardConfig
 from outlast.engine.frontend import Engine
+from outlast.engine.ports import Observer
+from outlast.gateway.metrics import Meter
 from outlast.server.clock import GuardedClock, SystemEntropy, owner_name
 from outlast.server.settings import Settings, require_safe
 from outlast.server.stores import Stores, open_stores
@@ -22,6 +24,7 @@ def make_engine(
     namespaces: frozenset[str] = frozenset({"default"}),
     clock_offset_file: str = "",
     config: ShardConfig | None = None,
+    observer: Observer | None = None,
 ) -> Engine:
     """Return an engine on ``stores``, not started."""
     return Engine(
@@ -29,6 +32,7 @@ def make_engine(
         stores.blobs,
         clock=GuardedClock(offset_file=clock_offset_file),
         entropy=SystemEntropy(),
+        observer=observer,
         config=config,
         namespaces=namespaces,
         owner=owner_name(),
@@ -42,11 +46,13 @@ class Server:
         require_safe(settings.host, settings.token)
         self._settings = settings
         self._stores = open_stores(settings.store)
+        self._meter = Meter()
         self.engine = make_engine(
             self._stores,
             namespaces=frozenset(settings.namespaces),
             clock_offset_file=settings.clock_offset_file,
             config=ShardConfig(task_lease=settings.task_lease),
+            observer=self._meter,
         )
         self.address = ""
 
@@ -61,7 +67,8 @@ class Server:
         except BaseException:
             listening.close()
             raise
-        self._listener = Listener(Gateway(self.engine, token=self._settings.token), listening)
+        gateway = Gateway(self.engine, token=self._settings.token, meter=self._meter)
+        self._listener = Listener(gateway, listening)
         await self._listener.start()
         self.address = self._listener.address
         announce(self._stores, self.address)

@@ -46,6 +46,9 @@ def same_or_refuse(known: DedupRow, fingerprint: str) -> None:
         )
 
 
+KEYED_STARTS = "start"  # the scope of keys that stand for one start, whatever its workflow id
+
+
 def start_scope(workflow_id: str) -> str:
     """Return the scope of starts of one workflow id."""
     return f"start/{workflow_id}"
@@ -69,6 +72,19 @@ def keep_start(
     """Remember what a start made, unless the run itself does."""
     if request.workflow_id:
         keep(shard, namespace, start_scope(workflow_id), request.request_id, id=run_id, fingerprint=fingerprint)
+    if request.keyed:
+        keep(shard, namespace, KEYED_STARTS, request.request_id, id=workflow_id, fingerprint=fingerprint)
+
+
+def check_keyed_start(shard: Shard, namespace: str, request: StartWorkflow, *, fingerprint: str) -> None:
+    """Refuse a key that stood for another start, of this workflow id or another one.
+
+    Raises:
+        Conflict: code "idempotency_key_reused".
+    """
+    known = find(shard, namespace, KEYED_STARTS, request.request_id) if request.keyed else None
+    if known is not None:
+        same_or_refuse(known, fingerprint)
 
 
 def prolong_start(shard: Shard, run: Run) -> None:

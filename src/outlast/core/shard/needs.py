@@ -73,6 +73,8 @@ def _of_start(shard: Shard, namespace: str, request: i.StartWorkflow) -> list[Ke
     keys: list[Key] = [("workflow", namespace, workflow_id), ("run", request.run_id)]
     if request.workflow_id:
         keys.append(("dedup", namespace, dedup.start_scope(workflow_id), request.request_id))
+    if request.keyed:
+        keys.append(("dedup", namespace, dedup.KEYED_STARTS, request.request_id))
     if request.if_open is i.IfOpen.TERMINATE:
         known = shard.latest.get((namespace, workflow_id))
         if known is not None:

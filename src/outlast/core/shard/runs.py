@@ -48,6 +48,7 @@ def start(shard: Shard, request: StartWorkflow, *, namespace: str, principal: st
     """
     workflow_id = workflow_id_of(request)
     fingerprint = request.fingerprint or fingerprint_of(request)
+    dedup.check_keyed_start(shard, namespace, request, fingerprint=fingerprint)
     known = latest_run(shard, namespace, workflow_id)
     first = dedup.find_start(shard, namespace, workflow_id, request, known=known)
     if first is not None:

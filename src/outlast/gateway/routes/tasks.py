@@ -1,102 +1,197 @@
 """Tasks over REST."""
 
-from typing import Any, Final
-
 import msgspec
 
+from outlast.core import limits
+from outlast.core.errors import Conflict, Invalid, Refusal, TooLarge
 from outlast.core.inputs import AwaitTask, CancelTask, DescribeTask, EnqueueTask, EnqueueTasks
 from outlast.core.replies import Accepted, Refused, TaskEnqueuedReply, TaskInfo, TaskOutcomeReply, TasksEnqueued
-from outlast.gateway.exchange import Answer, Exchange, whole_number
+from outlast.core.validation import faults_of
+from outlast.gateway.conditional import with_etag
+from outlast.gateway.exchange import Answer, Exchange, answer
+from outlast.gateway.given import (
+    AcceptedOut,
+    AttemptsOut,
+    BatchOut,
+    CountOut,
+    EnqueuedOut,
+    ItemOut,
+    OpenOut,
+    attempt_out,
+    task_out,
+    task_outcome_out,
+    task_page,
+)
+from outlast.gateway.keys import fingerprint
+from outlast.gateway.pages import with_link
 from outlast.gateway.problems import status_of
-from outlast.gateway.rest import answer, expect, idempotency_key, parsed, wait_of, within
-from outlast.gateway.shapes import (
+from outlast.gateway.reading import read_body
+from outlast.gateway.taken import (
+    CancelTaskIn,
     EnqueueBatchIn,
     EnqueueIn,
-    StopIn,
-    attempt_out,
-    outcome_out,
-    payloads,
+    TaskResultQuery,
+    TasksCountQuery,
+    TasksQuery,
     retry_policy,
-    span,
-    task_out,
+    wait_of,
 )
-
-_LIST: Final = frozenset({"type", "state", "queue", "run_id", "cursor", "limit", "query"})
-_RESULT: Final = frozenset({"wait"})
-_NONE: Final[frozenset[str]] = frozenset()
+from outlast.gateway.values import payloads, span
+from outlast.protocol.errors import refused
 
 
 async def enqueue(exchange: Exchange) -> Answer:
     """201 for enqueued, 200 when the same key had done it before."""
-    wanted = await parsed(exchange, EnqueueIn)
-    reply = await expect(exchange, _task(exchange, wanted, idempotency_key(exchange)), TaskEnqueuedReply)
-    return answer({"id": reply.task_id}, status=200 if reply.replayed else 201, replayed=reply.replayed)
+    request = _task(exchange, exchange.body_as(EnqueueIn))
+    if key := exchange.idempotency_key():
+        if request.key:
+            raise Invalid(
+                "invalid_request",
+                "There is a key in the body and an Idempotency-Key.",
+                remedy="Give one of them.",
+                pointer="/key",
+            )
+        request = msgspec.structs.replace(request, key=key, fingerprint=fingerprint(exchange.raw))
+    reply = await exchange.expect(request, TaskEnqueuedReply)
+    return answer(EnqueuedOut(id=reply.task_id), status=200 if reply.replayed else 201, replayed=reply.replayed)
 
 
 async def enqueue_batch(exchange: Exchange) -> Answer:
-    """Enqueue several; each item has an answer of its own, in order. Keys stand in the items."""
-    wanted = await parsed(exchange, EnqueueBatchIn)
-    request = EnqueueTasks(items=tuple(_task(exchange, item, "") for item in wanted.items))
-    reply = await expect(exchange, request, TasksEnqueued)
-    return answer({"items": [_item_out(item) for item in reply.items]})
+    """Enqueue several; each item has an answer of its own, in order.
+
+    With an Idempotency-Key an item without a key of its own gets one made from it and its place. The key stands for the
+    whole body: the first good item goes alone, and when another body had the key, nothing is enqueued.
+    """
+    items = exchange.body_as(EnqueueBatchIn).items
+    if len(items) > limits.BATCH_ITEMS_MAX:
+        raise TooLarge(
+            "limit_exceeded",
+            f"There are {len(items):,} items; {limits.BATCH_ITEMS_MAX:,} are allowed.",
+            remedy="Split the batch.",
+            pointer="/items",
+        )
+    key = exchange.idempotency_key()
+    answers: dict[int, ItemOut] = {}
+    requests: dict[int, EnqueueTask] = {}
+    for n, item in enumerate(items):
+        try:
+            requests[n] = _task(exchange, read_body(bytes(item), EnqueueIn, under=f"/items/{n}"))
+        except Refusal as refusal:
+            answers[n] = _item_out(refused(refusal))
+    if key:
+        answers.update(_faults(requests))
+        first = _under(key, fingerprint(exchange.raw), requests)
+        answers.update(await _enqueue(exchange, first))
+        if any(answers[n].code == "idempotency_key_reused" for n in first):
+            raise Conflict(
+                "idempotency_key_reused", f"Key {key} came with another batch.", remedy="Use a new key for a new batch."
+            )
+    answers.update(await _enqueue(exchange, requests))
+    return answer(BatchOut(items=tuple(answers[n] for n in range(len(items)))))
+
+
+def _faults(requests: dict[int, EnqueueTask]) -> dict[int, ItemOut]:
+    """Take out of ``requests`` those that the engine's door would refuse, and return their answers."""
+    places = list(requests)
+    faults = {places[n]: fault for n, fault in faults_of(tuple(requests.values())).items()}
+    for n in faults:
+        del requests[n]
+    return {n: _item_out(refused(fault)) for n, fault in faults.items()}
+
+
+def _under(key: str, printed: str, requests: dict[int, EnqueueTask]) -> dict[int, EnqueueTask]:
+    """Give ``requests`` keys made from that of the batch; take out the first of them, which speaks for all, and return it."""
+    first: dict[int, EnqueueTask] = {}
+    for n, request in list(requests.items()):
+        if request.key:
+            continue
+        place = str(n) if first else "first"
+        keyed = msgspec.structs.replace(request, key=f"{key}/{place}", fingerprint=printed)
+        if first:
+            requests[n] = keyed
+        else:
+            first[n] = keyed
+            del requests[n]
+    return first
+
+
+async def _enqueue(exchange: Exchange, requests: dict[int, EnqueueTask]) -> dict[int, ItemOut]:
+    if not requests:
+        return {}
+    reply = await exchange.expect(EnqueueTasks(items=tuple(requests.values())), TasksEnqueued)
+    return {n: _item_out(item) for n, item in zip(requests, reply.items, strict=True)}
 
 
 async def get(exchange: Exchange) -> Answer:
     """What is known of a task."""
-    exchange.query(_NONE)
-    return answer(task_out(await expect(exchange, DescribeTask(task_id=exchange.params["id"]), TaskInfo)))
+    request = DescribeTask(task_id=exchange.params["id"])
+    return with_etag(exchange, answer(task_out(await exchange.expect(request, TaskInfo))))
 
 
 async def list_(exchange: Exchange) -> Answer:
     """A page of tasks that stand alone, or of one run's with ``run_id``."""
-    fields = exchange.query(_LIST)
+    asked = exchange.asked(TasksQuery)
     page = await exchange.engine.reader.list_tasks(
         exchange.namespace,
-        type=fields.get("type", ""),
-        state=fields.get("state", ""),
-        queue=fields.get("queue", ""),
-        run_id=fields.get("run_id", ""),
-        standalone="run_id" not in fields,
-        cursor=fields.get("cursor", ""),
-        limit=whole_number(fields, "limit", 50),
-        query=fields.get("query", ""),
+        type=asked.type,
+        state=asked.state or "",
+        queue=asked.queue,
+        run_id=asked.run_id,
+        standalone=not asked.run_id,
+        query=asked.query,
+        cursor=asked.cursor,
+        limit=asked.limit,
         now=exchange.engine.clock.now(),
     )
-    return answer({"items": [task_out(info) for info in page.tasks], "next": page.next})
+    return with_link(exchange, answer(task_page(page)), cursor=page.next)
+
+
+async def count(exchange: Exchange) -> Answer:
+    """How many tasks match."""
+    asked = exchange.asked(TasksCountQuery)
+    found = await exchange.engine.reader.count_tasks(
+        exchange.namespace,
+        type=asked.type,
+        state=asked.state or "",
+        queue=asked.queue,
+        run_id=asked.run_id,
+        standalone=not asked.run_id,
+        query=asked.query,
+        now=exchange.engine.clock.now(),
+    )
+    return answer(CountOut(count=found.count, approximate=found.approximate))
 
 
 async def attempts(exchange: Exchange) -> Answer:
     """How the leases of a task ended."""
-    exchange.query(_NONE)
     found = await exchange.engine.reader.read_attempts(exchange.namespace, exchange.params["id"])
-    return answer({"items": [attempt_out(attempt) for attempt in found]})
+    return answer(AttemptsOut(items=tuple(attempt_out(attempt) for attempt in found)))
 
 
 async def result(exchange: Exchange) -> Answer:
     """200 with the outcome; 202 when the task is still open after ``wait``."""
-    fields = exchange.query(_RESULT)
     request = AwaitTask(task_id=exchange.params["id"])
     probe = DescribeTask(task_id=request.task_id)
-    outcome = await within(exchange, request, probe, TaskOutcomeReply, wait_of(fields))
+    outcome = await exchange.within(request, probe, TaskOutcomeReply, wait_of(exchange.asked(TaskResultQuery).wait))
     if outcome is None:
-        return answer({"id": exchange.params["id"], "state": "open"}, status=202)
-    return answer(outcome_out(outcome))
+        return answer(OpenOut(id=exchange.params["id"], state="open"), status=202)
+    return answer(task_outcome_out(outcome))
 
 
 async def cancel(exchange: Exchange) -> Answer:
     """Ask a task to stop."""
-    wanted = await parsed(exchange, StopIn, or_nothing=True)
+    wanted = exchange.body_as(CancelTaskIn)
     request = CancelTask(task_id=exchange.params["id"], reason=wanted.reason, identity=exchange.principal)
-    reply = await expect(exchange, request, Accepted)
-    return answer(msgspec.structs.asdict(reply), status=202 if reply.changed else 200)
+    reply = await exchange.expect(request, Accepted)
+    return answer(AcceptedOut(changed=reply.changed), status=202 if reply.changed else 200)
 
 
-def _task(exchange: Exchange, wanted: EnqueueIn, key: str) -> EnqueueTask:
+def _task(exchange: Exchange, wanted: EnqueueIn) -> EnqueueTask:
     return EnqueueTask(
         task_id=exchange.engine.entropy.new_id(),
         type=wanted.type,
         queue=wanted.queue,
-        key=wanted.key or key,
+        key=wanted.key,
         input=payloads(wanted.input),
         retry=retry_policy(wanted.retry),
         delay=span(wanted.delay, "delay"),
@@ -110,13 +205,14 @@ def _task(exchange: Exchange, wanted: EnqueueIn, key: str) -> EnqueueTask:
     )
 
 
-def _item_out(item: TaskEnqueuedReply | Refused) -> dict[str, Any]:
+def _item_out(item: TaskEnqueuedReply | Refused) -> ItemOut:
     if isinstance(item, Refused):
-        return {
-            "status": status_of(item.code),
-            "code": item.code,
-            "detail": item.fact,
-            "remedy": item.remedy,
-            "retryable": item.retryable,
-        }
-    return {"status": 200 if item.replayed else 201, "id": item.task_id}
+        return ItemOut(
+            status=status_of(item.code),
+            code=item.code,
+            detail=item.fact,
+            remedy=item.remedy,
+            retryable=item.retryable,
+            pointer=item.facts.get("pointer", ""),
+        )
+    return ItemOut(status=200 if item.replayed else 201, id=item.task_id)

@@ -7,19 +7,31 @@ import msgspec
 
 from outlast.core.carriers import payloads_in
 from outlast.core.errors import Invalid, TooLarge
-from outlast.core.inputs import Request
+from outlast.core.inputs import (
+    AwaitTask,
+    AwaitWorkflow,
+    Begin,
+    CompleteTasks,
+    CompleteWorkflowTasks,
+    DescribeTask,
+    DescribeWorkflow,
+    Heartbeat,
+    Poll,
+    Request,
+    ReturnTasks,
+    StopWorker,
+)
 from outlast.core.replies import Refused, Reply
-from outlast.gateway.exchange import Answer, Exchange, malformed, whole_number
+from outlast.gateway.auth import LOCAL
+from outlast.gateway.exchange import Answer, Exchange
 from outlast.gateway.problems import status_of
+from outlast.gateway.reading import malformed, read_query
+from outlast.gateway.taken import WireAttempts, WireHistory, WireRuns, WireRunsCount, WireTasks, WireTasksCount
 from outlast.protocol.again import may_wait
 from outlast.protocol.wire import CALLS_MAX, JSON, MSGPACK, decode_request, decode_requests, encode
 
-_HISTORY: Final = frozenset({"workflow_id", "run_id", "first_event_id"})
-_ATTEMPTS: Final = frozenset({"task_id"})
-_RUN_FIELDS: Final = frozenset({"type", "status", "workflow_id", "query"})
-_TASK_FIELDS: Final = frozenset({"type", "state", "queue", "run_id", "query"})
-_RUNS: Final = _RUN_FIELDS | {"cursor", "limit"}
-_TASKS: Final = _TASK_FIELDS | {"cursor", "limit"}
+_OF_WORKERS: Final = (Poll, Begin, Heartbeat, CompleteTasks, ReturnTasks, CompleteWorkflowTasks, StopWorker)
+_READS: Final = (DescribeWorkflow, DescribeTask, AwaitWorkflow, AwaitTask)
 
 
 async def call(exchange: Exchange) -> Answer:
@@ -29,7 +41,7 @@ async def call(exchange: Exchange) -> Answer:
         request = decode_request(await exchange.body(), json=json)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise malformed(error) from None
-    _require_own_data(request)
+    _admit(exchange, request)
     if may_wait(request):
         reply = await exchange.while_connected(exchange.submit(request))
     else:
@@ -52,7 +64,7 @@ async def calls(exchange: Exchange) -> Answer:
             "limit_exceeded", f"There are {len(requests)} requests; {CALLS_MAX} are allowed.", remedy="Send fewer."
         )
     for request in requests:
-        _require_own_data(request)
+        _admit(exchange, request)
         if may_wait(request):
             raise Invalid(
                 "invalid_request",
@@ -64,34 +76,33 @@ async def calls(exchange: Exchange) -> Answer:
 
 
 async def history(exchange: Exchange) -> Answer:
-    """A page of committed events."""
-    fields = exchange.query(_HISTORY)
+    """A page of committed events, for who reads runs and for who runs their code."""
+    if "work" not in exchange.caller.rights:
+        exchange.caller.require("read", exchange.namespace)
+    asked = read_query(exchange.query_string, WireHistory)
     page = await exchange.engine.reader.read_history(
-        exchange.namespace,
-        fields.get("workflow_id", ""),
-        fields.get("run_id", ""),
-        first_event_id=whole_number(fields, "first_event_id", 1),
+        exchange.namespace, asked.workflow_id, asked.run_id, first_event_id=asked.first_event_id
     )
     return _read(exchange, page)
 
 
 async def attempts(exchange: Exchange) -> Answer:
     """How the leases of a task ended."""
-    fields = exchange.query(_ATTEMPTS)
-    return _read(exchange, await exchange.engine.reader.read_attempts(exchange.namespace, fields.get("task_id", "")))
+    asked = read_query(exchange.query_string, WireAttempts)
+    return _read(exchange, await exchange.engine.reader.read_attempts(exchange.namespace, asked.task_id))
 
 
 async def runs(exchange: Exchange) -> Answer:
     """A page of runs."""
-    fields = exchange.query(_RUNS)
+    asked = read_query(exchange.query_string, WireRuns)
     page = await exchange.engine.reader.list_runs(
         exchange.namespace,
-        type=fields.get("type", ""),
-        status=fields.get("status", ""),
-        workflow_id=fields.get("workflow_id", ""),
-        query=fields.get("query", ""),
-        cursor=fields.get("cursor", ""),
-        limit=whole_number(fields, "limit", 50),
+        type=asked.type,
+        status=asked.status,
+        workflow_id=asked.workflow_id,
+        query=asked.query,
+        cursor=asked.cursor,
+        limit=asked.limit,
         now=exchange.engine.clock.now(),
     )
     return _read(exchange, page)
@@ -99,13 +110,13 @@ async def runs(exchange: Exchange) -> Answer:
 
 async def count_runs(exchange: Exchange) -> Answer:
     """How many runs match."""
-    fields = exchange.query(_RUN_FIELDS)
+    asked = read_query(exchange.query_string, WireRunsCount)
     count = await exchange.engine.reader.count_runs(
         exchange.namespace,
-        type=fields.get("type", ""),
-        status=fields.get("status", ""),
-        workflow_id=fields.get("workflow_id", ""),
-        query=fields.get("query", ""),
+        type=asked.type,
+        status=asked.status,
+        workflow_id=asked.workflow_id,
+        query=asked.query,
         now=exchange.engine.clock.now(),
     )
     return _read(exchange, count)
@@ -113,16 +124,16 @@ async def count_runs(exchange: Exchange) -> Answer:
 
 async def tasks(exchange: Exchange) -> Answer:
     """A page of tasks."""
-    fields = exchange.query(_TASKS)
+    asked = read_query(exchange.query_string, WireTasks)
     page = await exchange.engine.reader.list_tasks(
         exchange.namespace,
-        type=fields.get("type", ""),
-        state=fields.get("state", ""),
-        queue=fields.get("queue", ""),
-        run_id=fields.get("run_id", ""),
-        query=fields.get("query", ""),
-        cursor=fields.get("cursor", ""),
-        limit=whole_number(fields, "limit", 50),
+        type=asked.type,
+        state=asked.state,
+        queue=asked.queue,
+        run_id=asked.run_id,
+        query=asked.query,
+        cursor=asked.cursor,
+        limit=asked.limit,
         now=exchange.engine.clock.now(),
     )
     return _read(exchange, page)
@@ -130,21 +141,32 @@ async def tasks(exchange: Exchange) -> Answer:
 
 async def count_tasks(exchange: Exchange) -> Answer:
     """How many tasks match."""
-    fields = exchange.query(_TASK_FIELDS)
+    asked = read_query(exchange.query_string, WireTasksCount)
     count = await exchange.engine.reader.count_tasks(
         exchange.namespace,
-        type=fields.get("type", ""),
-        state=fields.get("state", ""),
-        queue=fields.get("queue", ""),
-        run_id=fields.get("run_id", ""),
-        query=fields.get("query", ""),
+        type=asked.type,
+        state=asked.state,
+        queue=asked.queue,
+        run_id=asked.run_id,
+        query=asked.query,
         now=exchange.engine.clock.now(),
     )
     return _read(exchange, count)
 
 
-def _require_own_data(request: Request) -> None:
-    """A reference to stored data is the engine's to make: taken from outside it would read what others stored."""
+def _admit(exchange: Exchange, request: Request) -> None:
+    """Raise Denied for what the caller may not do, Invalid for a reference to stored data.
+
+    Such a reference is the engine's to make: taken from outside it would read what others stored.
+    """
+    caller = exchange.caller
+    if caller is not LOCAL:
+        if isinstance(request, _OF_WORKERS):
+            caller.require("work", exchange.namespace)
+        else:
+            caller.require("read" if isinstance(request, _READS) else "operate", exchange.namespace)
+        if isinstance(request, Poll):
+            caller.require_queues(request.queues)
     if any(payload.blob for payload in payloads_in(request)):
         raise Invalid("invalid_request", "A payload refers to stored data.", remedy="Send the data itself.")
 

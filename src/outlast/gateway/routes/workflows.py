@@ -1,9 +1,6 @@
 """Workflows over REST."""
 
-from typing import Final
-
-import msgspec
-
+from outlast.core.errors import Conflict
 from outlast.core.inputs import (
     AwaitWorkflow,
     CancelWorkflow,
@@ -13,32 +10,43 @@ from outlast.core.inputs import (
     TerminateWorkflow,
 )
 from outlast.core.replies import Accepted, WorkflowInfo, WorkflowOutcome, WorkflowStarted
-from outlast.gateway.exchange import Answer, Exchange, whole_number
-from outlast.gateway.rest import answer, expect, idempotency_key, parsed, wait_of, within
-from outlast.gateway.shapes import (
+from outlast.gateway.conditional import with_etag
+from outlast.gateway.exchange import Answer, Exchange, answer
+from outlast.gateway.given import (
+    AcceptedOut,
+    CountOut,
+    HistoryOut,
+    OpenOut,
+    StartedOut,
+    events_out,
+    workflow_out,
+    workflow_outcome_out,
+    workflow_page,
+)
+from outlast.gateway.keys import fingerprint
+from outlast.gateway.pages import with_link
+from outlast.gateway.taken import (
+    HistoryQuery,
+    QueryIn,
+    ResultQuery,
+    RunQuery,
     SignalIn,
     StartIn,
     StopIn,
-    history_out,
-    outcome_out,
-    payloads,
-    span,
-    workflow_out,
+    WorkflowsCountQuery,
+    WorkflowsQuery,
+    wait_of,
 )
-
-_RUN: Final = frozenset({"run_id"})
-_RESULT: Final = frozenset({"run_id", "wait"})
-_HISTORY: Final = frozenset({"run_id", "first_event_id"})
-_LIST: Final = frozenset({"type", "status", "id", "cursor", "limit", "query"})
+from outlast.gateway.values import attributes_of, payloads, span
+from outlast.gateway.watching import history_after
 
 
 async def start(exchange: Exchange) -> Answer:
     """201 for started, 200 for one that was there."""
-    wanted = await parsed(exchange, StartIn)
+    wanted = exchange.body_as(StartIn)
     new_id = exchange.engine.entropy.new_id
-    key = idempotency_key(exchange)
-    reply = await expect(
-        exchange,
+    key = exchange.idempotency_key()
+    reply = await exchange.expect(
         StartWorkflow(
             type=wanted.type,
             queue=wanted.queue,
@@ -51,99 +59,135 @@ async def start(exchange: Exchange) -> Answer:
             run_timeout=span(wanted.run_timeout, "run_timeout"),
             delay=span(wanted.delay, "delay"),
             tags=wanted.tags,
+            search_attributes=attributes_of(wanted.attributes),
             identity=exchange.principal,
+            fingerprint=fingerprint(exchange.raw) if key else "",
+            keyed=bool(key),
         ),
         WorkflowStarted,
     )
-    body = {"id": reply.workflow_id, "run_id": reply.run_id, "started": reply.started}
-    return answer(body, status=201 if reply.started and not reply.replayed else 200, replayed=reply.replayed)
+    body = StartedOut(id=reply.workflow_id, run_id=reply.run_id, started=reply.started)
+    made = reply.started and not reply.replayed
+    return answer(body, status=201 if made else 200, replayed=reply.replayed)
 
 
 async def get(exchange: Exchange) -> Answer:
     """What is known of a workflow's latest run, or of the one named."""
-    fields = exchange.query(_RUN)
-    request = DescribeWorkflow(workflow_id=exchange.params["id"], run_id=fields.get("run_id", ""))
-    return answer(workflow_out(await expect(exchange, request, WorkflowInfo)))
+    request = DescribeWorkflow(workflow_id=exchange.params["id"], run_id=exchange.asked(RunQuery).run_id)
+    return with_etag(exchange, answer(workflow_out(await exchange.expect(request, WorkflowInfo))))
 
 
 async def list_(exchange: Exchange) -> Answer:
     """A page of runs."""
-    fields = exchange.query(_LIST)
+    asked = exchange.asked(WorkflowsQuery)
     page = await exchange.engine.reader.list_runs(
         exchange.namespace,
-        type=fields.get("type", ""),
-        status=fields.get("status", ""),
-        workflow_id=fields.get("id", ""),
-        cursor=fields.get("cursor", ""),
-        limit=whole_number(fields, "limit", 50),
-        query=fields.get("query", ""),
+        type=asked.type,
+        status=asked.status or "",
+        workflow_id=asked.id,
+        query=asked.query,
+        cursor=asked.cursor,
+        limit=asked.limit,
         now=exchange.engine.clock.now(),
     )
-    return answer({"items": [workflow_out(info) for info in page.runs], "next": page.next})
+    return with_link(exchange, answer(workflow_page(page)), cursor=page.next)
+
+
+async def count(exchange: Exchange) -> Answer:
+    """How many runs match."""
+    asked = exchange.asked(WorkflowsCountQuery)
+    found = await exchange.engine.reader.count_runs(
+        exchange.namespace,
+        type=asked.type,
+        status=asked.status or "",
+        workflow_id=asked.id,
+        query=asked.query,
+        now=exchange.engine.clock.now(),
+    )
+    return answer(CountOut(count=found.count, approximate=found.approximate))
 
 
 async def history(exchange: Exchange) -> Answer:
-    """A page of committed events."""
-    fields = exchange.query(_HISTORY)
-    page = await exchange.engine.reader.read_history(
-        exchange.namespace,
+    """A page of committed events; with ``wait`` held until there is one."""
+    asked = exchange.asked(HistoryQuery)
+    page, closed = await history_after(
+        exchange,
         exchange.params["id"],
-        fields.get("run_id", ""),
-        first_event_id=whole_number(fields, "first_event_id", 1),
+        asked.run_id,
+        after=asked.after,
+        limit=asked.limit,
+        wait=wait_of(asked.wait),
     )
-    return answer(history_out(page))
+    last = page.first_event_id + len(page.events) - 1
+    body = HistoryOut(
+        id=page.workflow_id,
+        run_id=page.run_id,
+        events=events_out(page),
+        last=last,
+        more=bool(page.next_event_id),
+        closed=closed,
+    )
+    return with_link(exchange, answer(body), after=str(last) if body.more else "")
 
 
 async def result(exchange: Exchange) -> Answer:
     """200 with the outcome; 202 when the run is still open after ``wait``."""
-    fields = exchange.query(_RESULT)
-    request = AwaitWorkflow(workflow_id=exchange.params["id"], run_id=fields.get("run_id", ""))
+    asked = exchange.asked(ResultQuery)
+    request = AwaitWorkflow(workflow_id=exchange.params["id"], run_id=asked.run_id)
     probe = DescribeWorkflow(workflow_id=request.workflow_id, run_id=request.run_id)
-    outcome = await within(exchange, request, probe, WorkflowOutcome, wait_of(fields))
+    outcome = await exchange.within(request, probe, WorkflowOutcome, wait_of(asked.wait))
     if outcome is None:
-        return answer({"id": exchange.params["id"], "status": "running"}, status=202)
-    return answer(outcome_out(outcome))
+        return answer(OpenOut(id=exchange.params["id"], state="open"), status=202)
+    return answer(workflow_outcome_out(outcome))
 
 
 async def signal(exchange: Exchange) -> Answer:
     """Send a signal."""
-    wanted = await parsed(exchange, SignalIn)
+    wanted = exchange.body_as(SignalIn)
     request = SignalWorkflow(
         workflow_id=exchange.params["id"],
         name=wanted.name,
-        request_id=idempotency_key(exchange) or exchange.engine.entropy.new_id(),
+        request_id=exchange.idempotency_key() or exchange.engine.entropy.new_id(),
         run_id=wanted.run_id,
         input=payloads(wanted.input),
         identity=exchange.principal,
     )
-    return _accepted(await expect(exchange, request, Accepted))
+    return _accepted(await exchange.expect(request, Accepted))
+
+
+async def query(exchange: Exchange) -> Answer:
+    """Refuse, with the way out: no worker answers queries yet."""
+    wanted = exchange.body_as(QueryIn)
+    request = DescribeWorkflow(workflow_id=exchange.params["id"], run_id=wanted.run_id)
+    info = await exchange.expect(request, WorkflowInfo)
+    raise Conflict(
+        "query_not_served",
+        f'Workflow "{info.workflow_id}" of type "{info.type}" answers no query "{wanted.name[:100]}".',
+        remedy="Read what it waits for with GET …/workflows/{id}, what it did with …/history, its result with …/result.",
+    )
 
 
 async def cancel(exchange: Exchange) -> Answer:
     """Ask the run to stop in good order."""
-    wanted = await parsed(exchange, StopIn, or_nothing=True)
-    request = CancelWorkflow(
-        workflow_id=exchange.params["id"],
-        request_id=idempotency_key(exchange) or exchange.engine.entropy.new_id(),
-        run_id=wanted.run_id,
-        reason=wanted.reason,
-        identity=exchange.principal,
-    )
-    return _accepted(await expect(exchange, request, Accepted))
+    return await _stop(exchange, CancelWorkflow)
 
 
 async def terminate(exchange: Exchange) -> Answer:
     """End the run at once."""
-    wanted = await parsed(exchange, StopIn, or_nothing=True)
-    request = TerminateWorkflow(
+    return await _stop(exchange, TerminateWorkflow)
+
+
+async def _stop(exchange: Exchange, kind: type[CancelWorkflow] | type[TerminateWorkflow]) -> Answer:
+    wanted = exchange.body_as(StopIn)
+    request = kind(
         workflow_id=exchange.params["id"],
-        request_id=idempotency_key(exchange) or exchange.engine.entropy.new_id(),
+        request_id=exchange.idempotency_key() or exchange.engine.entropy.new_id(),
         run_id=wanted.run_id,
         reason=wanted.reason,
         identity=exchange.principal,
     )
-    return _accepted(await expect(exchange, request, Accepted))
+    return _accepted(await exchange.expect(request, Accepted))
 
 
 def _accepted(reply: Accepted) -> Answer:
-    return answer(msgspec.structs.asdict(reply), status=202 if reply.changed else 200)
+    return answer(AcceptedOut(changed=reply.changed), status=202 if reply.changed else 200)
