@@ -235,7 +235,18 @@ def test_a_start_that_got_an_open_run_gets_it_again_after_the_run_has_closed() -
 
     again = world.start(request_id="r", run_id="third", if_open=IfOpen.RETURN_EXISTING)
 
-    assert (again.run_id, again.replayed) == ("first", True)
+    assert (again.run_id, again.started, again.replayed) == ("first", False, True)
+
+
+def test_a_start_that_took_the_place_of_another_is_still_said_to_have_started_its_run() -> None:
+    world = World()
+    world.start(run_id="first")
+    world.start(request_id="r", run_id="second", if_open=IfOpen.TERMINATE)
+    world.start(request_id="other", run_id="third", if_open=IfOpen.TERMINATE)
+
+    again = world.start(request_id="r", run_id="fourth", if_open=IfOpen.TERMINATE)
+
+    assert (again.run_id, again.started, again.replayed) == ("second", True, True)
 
 
 def test_each_start_of_a_batch_has_its_own_answer() -> None:

@@ -362,7 +362,7 @@ def test_a_suspect_stays_with_a_worker_that_is_heard_of() -> None:
 
 
 def test_a_suspect_is_offered_to_any_when_its_worker_was_forgotten() -> None:
-    world = World(config=ShardConfig(polls_max=3))
+    world = World(config=ShardConfig(workers_max=3))
     good = busy_with_good(world, "worker")
     world.complete(good, worker="worker")
     for n in range(5):

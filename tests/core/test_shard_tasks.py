@@ -101,6 +101,7 @@ def test_a_completion_of_an_expired_lease_changes_nothing_and_is_kept_as_evidenc
     assert [(row.lease, row.late, row.outcome) for row in world.attempts()] == [
         (1, 0, "worker_lost"), (1, 1, "late_succeeded"), (2, 0, "succeeded"),
     ]  # fmt: skip
+    assert [row.worker for row in world.attempts()] == ["one", "one", "two"]
 
 
 def test_a_word_of_an_old_holder_leaves_the_new_one_alone() -> None:

@@ -1,5 +1,7 @@
 """Heartbeats and the four timeouts of a task."""
 
+from outlast.core import commands as c
+from outlast.core import events as e
 from outlast.core import inputs as i
 from outlast.core import replies
 from outlast.core.failure import FailureKind
@@ -233,6 +235,21 @@ def test_retries_end_before_schedule_to_close_and_leave_no_timer() -> None:
     assert (info.state, info.reason, info.attempt) == (replies.TaskState.EXPIRED, "schedule_to_close", 3)
     assert third.started_at < ends
     assert world.tables.timers == {}
+
+
+def test_the_history_of_an_activity_that_succeeds_after_failures_names_the_last_of_them() -> None:
+    world = World()
+    started = world.start()
+    world.do(world.turn(), c.ScheduleActivity(activity_id="1", activity_type="pay", task_queue="default", retry=QUICK))
+    for text in ("first", "second"):
+        world.fail(world.lease(), text)
+        world.pass_time(1.1)
+    world.complete(world.lease())
+
+    (event,) = world.found(started.run_id, e.ActivityTaskStarted)
+    assert event.attempt == 3
+    assert event.last_failure is not None
+    assert event.last_failure.message == "second"
 
 
 def test_the_timeout_at_schedule_to_close_names_the_last_failure() -> None:

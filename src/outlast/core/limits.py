@@ -15,6 +15,7 @@ HEADERS_BYTES_MAX: Final = 32 * 1024
 BATCH_ITEMS_MAX: Final = 1000  # starts or enqueues in one request
 WORKER_ITEMS_MAX: Final = 10_000  # tokens or answers in one request of a worker
 POLL_NAMES_MAX: Final = 1000  # queues or types that one poll names
+POLL_PAIRS_MAX: Final = 10_000  # queues times types of one poll
 TAGS_MAX: Final = 64  # of one run or task
 LABEL_BYTES_MAX: Final = 1000  # text of a search attribute that can be found by
 LABEL_VALUES_MAX: Final = 100  # values of one search attribute that is a list
@@ -58,6 +59,10 @@ TASKS_CACHED_MAX: Final = 30_000
 WAITERS_MAX: Final = 100_000  # callers waiting for a result
 POLLS_MAX: Final = 10_000  # workers' requests for work that wait
 POLL_ANSWERS_MAX: Final = 10_000  # answered poll ids kept, to give the same leases again
+
+NAMES_MAX: Final = 20_000  # (queue, type) pairs that workers poll for, and as many that have ready tasks in memory
+QUEUES_MAX: Final = 10_000  # task queues of one namespace that have ever had a task: each has stored counters
+WORKERS_MAX: Final = 10_000  # worker processes that are remembered; those that hold leases or polls come on top
 
 # Time.
 TASK_LEASE: Final = Nanos(30 * SECOND)  # renewed by the worker's own heartbeat every 10 s

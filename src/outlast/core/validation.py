@@ -253,6 +253,8 @@ def _poll(request: Poll) -> None:
         _count(name, len(types), 0, limits.POLL_NAMES_MAX)
         for type_ in types:
             _name(name, type_)
+    pairs = len(request.queues) * (len(request.task_types) + len(request.workflow_types))
+    _count("queues times types", pairs, 0, limits.POLL_PAIRS_MAX)
     _count("slots", request.slots, 0, limits.WORKER_ITEMS_MAX)
     _count("workflow_slots", request.workflow_slots, 0, limits.WORKER_ITEMS_MAX)
     _span("wait", request.wait, longest=limits.POLL_WAIT_MAX)

@@ -63,8 +63,8 @@ def heartbeat(shard: Shard, request: Heartbeat, *, namespace: str, ticket: objec
     shard.answer(ticket, HeartbeatReply(items=tuple(answers)))
 
 
-def complete(shard: Shard, item: Completion, *, namespace: str) -> None:
-    """Take the answer to an attempt.
+def complete(shard: Shard, item: Completion, *, namespace: str, worker: str, identity: str) -> None:
+    """Take the answer to an attempt, which ``worker`` sends.
 
     Raises:
         LeaseLost: the lease has ended; the word is kept as evidence.
@@ -82,7 +82,7 @@ def complete(shard: Shard, item: Completion, *, namespace: str) -> None:
     try:
         machine.check(task, item.token)
     except LeaseLost:
-        _keep_evidence(shard, task, item)
+        _keep_evidence(shard, task, item, worker=worker, identity=identity)
         raise
     row, holder = machine.attempt_row(task, "", failure=None, now=shard.now), task.worker
     settled = machine.settle(task, item.outcome, details=item.details, now=shard.now)
@@ -97,7 +97,7 @@ def _outcome_name(task: Task, outcome: TaskOutcome, settled: machine.Settled) ->
     return "failed"
 
 
-def _keep_evidence(shard: Shard, task: Task, item: Completion) -> None:
+def _keep_evidence(shard: Shard, task: Task, item: Completion, *, worker: str, identity: str) -> None:
     if item.token.lease > task.lease or item.token.lease < 1:
         return  # a lease that never was
     row = AttemptRow(
@@ -107,6 +107,8 @@ def _keep_evidence(shard: Shard, task: Task, item: Completion) -> None:
         attempt=0,
         late=1,
         outcome=f"late_{type(item.outcome).__name__.removeprefix('Task').lower()}",
+        worker=worker,
+        identity=identity,
         ended_at=shard.now,
     )
     shard.gather.attempts.append(row)

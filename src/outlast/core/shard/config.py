@@ -26,6 +26,9 @@ class ShardConfig:
     window_max: int = limits.WINDOW_MAX
     window_low: int = limits.WINDOW_LOW
     page_rows: int = limits.PAGE_ROWS
+    names_max: int = limits.NAMES_MAX
+    queues_max: int = limits.QUEUES_MAX
+    workers_max: int = limits.WORKERS_MAX
     fair_keys_max: int = limits.FAIR_KEYS_MAX
     runs_cached_max: int = limits.RUNS_CACHED_MAX
     tasks_cached_max: int = limits.TASKS_CACHED_MAX

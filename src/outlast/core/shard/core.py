@@ -57,6 +57,9 @@ class ShardCore:
             counters=dict(claim.counters),
             renew_at=now + config.shard_renew,
         )
+        for namespace, name in claim.counters:
+            if name.startswith("tasks:"):
+                self.shard.queues.setdefault(namespace, set()).add(name.removeprefix("tasks:").rpartition(":")[0])
         self.loading = Loading()
         loading.ask(self.shard, self.loading, LoadLeasedTasks(after="", limit=config.page_rows))
         loading.ask(self.shard, self.loading, LoadReadyRuns(after=(0, ""), limit=config.page_rows))
@@ -396,7 +399,9 @@ class ShardCore:
         given: list[replies.Refused | None] = []
         for item in request.items:
             try:
-                attempts.complete(self.shard, item, namespace=namespace)
+                attempts.complete(
+                    self.shard, item, namespace=namespace, worker=request.worker, identity=request.identity
+                )
                 given.append(None)
             except Refusal as refusal:
                 given.append(refused(refusal))

@@ -4,6 +4,8 @@ A start whose workflow id is made from its key needs no row of its own, nor does
 entity itself remembers. Rows are for the others, and go by whole periods.
 """
 
+from typing import Final, NamedTuple
+
 from outlast.core.errors import Conflict
 from outlast.core.inputs import StartWorkflow
 from outlast.core.replies import RunStatus
@@ -11,6 +13,8 @@ from outlast.core.run import Run
 from outlast.core.shard.freshness import note
 from outlast.core.shard.state import Shard
 from outlast.core.writes import DedupRow
+
+RETURNED: Final = "returned:"  # begins the stored fingerprint of a start that was given a run that was open already
 
 
 def find(shard: Shard, namespace: str, scope: str, key: str) -> DedupRow | None:
@@ -54,26 +58,36 @@ def start_scope(workflow_id: str) -> str:
     return f"start/{workflow_id}"
 
 
+class Started(NamedTuple):
+    """What a start came to before. ``made``: it began the run; else the run was open already and was returned."""
+
+    run_id: str
+    fingerprint: str
+    made: bool
+
+
 def find_start(
     shard: Shard, namespace: str, workflow_id: str, request: StartWorkflow, *, known: Run | None
-) -> tuple[str, str] | None:
-    """Return (run id, fingerprint) of the run that this start made before, if it did. The runs of a chain all remember it."""
+) -> Started | None:
+    """Return what this start came to before, if it did. The runs of a chain all remember the start that made the first."""
     if known is not None and known.fixed.start_request_id == request.request_id:
-        return known.first_run_id, known.fixed.start_fingerprint
+        return Started(known.first_run_id, known.fixed.start_fingerprint, made=True)
     if not request.workflow_id:
         return None  # the id is made from the key: the run itself would be known
     row = find(shard, namespace, start_scope(workflow_id), request.request_id)
-    return (row.id, row.fingerprint) if row is not None else None
+    if row is None:
+        return None
+    return Started(row.id, row.fingerprint.removeprefix(RETURNED), made=not row.fingerprint.startswith(RETURNED))
 
 
-def keep_start(
-    shard: Shard, namespace: str, workflow_id: str, request: StartWorkflow, *, run_id: str, fingerprint: str
-) -> None:
-    """Remember what a start made, unless the run itself does."""
+def keep_start(shard: Shard, namespace: str, workflow_id: str, request: StartWorkflow, started: Started) -> None:
+    """Remember what a start came to, unless the run itself does."""
     if request.workflow_id:
-        keep(shard, namespace, start_scope(workflow_id), request.request_id, id=run_id, fingerprint=fingerprint)
+        fingerprint = started.fingerprint if started.made else RETURNED + started.fingerprint
+        scope = start_scope(workflow_id)
+        keep(shard, namespace, scope, request.request_id, id=started.run_id, fingerprint=fingerprint)
     if request.keyed:
-        keep(shard, namespace, KEYED_STARTS, request.request_id, id=workflow_id, fingerprint=fingerprint)
+        keep(shard, namespace, KEYED_STARTS, request.request_id, id=workflow_id, fingerprint=started.fingerprint)
 
 
 def check_keyed_start(shard: Shard, namespace: str, request: StartWorkflow, *, fingerprint: str) -> None:

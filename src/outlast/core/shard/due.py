@@ -39,14 +39,16 @@ def _look(shard: Shard, kind: str, target: str, n: int) -> None:
         matching.look_at_host(shard, target)
         return
     run = shard.runs.get(target)
+    if kind == "sticky":
+        if run is not None:
+            offers.unstick(shard, run)
+        offers.clear_places(shard)
     if run is None:
         if target in shard.away:
             shard.recalled[target] = None
         return
     if kind == "turn":
         turns.time_out(shard, run, dispatch=n)
-    elif kind == "sticky":
-        offers.unstick(shard, run)
     elif kind == "retry_turn":
         offers.offer(shard, run)
 

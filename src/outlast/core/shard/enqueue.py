@@ -13,7 +13,7 @@ from outlast.core.replies import TaskEnqueuedReply
 from outlast.core.retry import RetryPolicy
 from outlast.core.run import Run
 from outlast.core.shard import dedup
-from outlast.core.shard.readiness import add
+from outlast.core.shard.readiness import add, require_queues
 from outlast.core.shard.state import Shard
 from outlast.core.task import Task
 from outlast.core.units import later, operation_id_of
@@ -27,6 +27,7 @@ def enqueue(shard: Shard, request: EnqueueTask, *, namespace: str, principal: st
 
     Raises:
         Conflict: the id is taken, or the key was used for another request.
+        TooLarge: the namespace has as many queues as it may have.
     """
     fingerprint = request.fingerprint or fingerprint_of(request)
     keyed = bool(request.key) and request.key != request.task_id
@@ -42,6 +43,7 @@ def enqueue(shard: Shard, request: EnqueueTask, *, namespace: str, principal: st
             known_id == request.task_id or (known.spec.key, known.namespace) == (request.key, namespace)
         ):
             return _known_task(known, request, namespace, fingerprint)
+    require_queues(shard, namespace, {request.queue})
     task = Task(
         namespace=namespace,
         task_id=request.task_id,

@@ -151,8 +151,8 @@ def ask_pages(shard: Shard, loading: Loading) -> None:
         ask(shard, loading, LoadTimers(after=shard.timers.low, limit=rows))
     names, shard.short = dict.fromkeys(shard.short), []
     for name in names:
-        window = shard.ready[name]
-        if window.wants_page():
+        window = shard.ready.get(name)
+        if window is not None and window.wants_page():
             window.loading = True
             assert window.low is not None
             namespace, queue, type_name = name

@@ -13,6 +13,7 @@ from outlast.core.shard import attempts, offers, turns
 from outlast.core.shard.fairness import given_out
 from outlast.core.shard.readiness import put_in_window, window_of
 from outlast.core.shard.state import QueueName, Shard, WaitingPoll, WorkerSeen, poll_key
+from outlast.core.shard.why import POLLED_LATELY
 from outlast.core.task import LEASED, Task
 
 HOST_QUIET = 10 * 1_000_000_000  # a worker that was to run a suspect task and does not poll so long is passed over
@@ -53,14 +54,29 @@ def hold(shard: Shard, poll: Poll, *, namespace: str, ticket: object) -> None:
 
 
 def _note_types(shard: Shard, poll: Poll, namespace: str) -> None:
+    """Note what is polled for, which descriptions tell of for a minute.
+
+    Raises:
+        Busy: as many pairs of queue and type were polled for in the last minute as may be.
+    """
+    seen = shard.types_seen
+    while seen and shard.now - next(iter(seen.values())) >= POLLED_LATELY:
+        seen.popitem(last=False)
+    kinds = [f"w:{name}" for name in poll.workflow_types] + [f"t:{name}" for name in poll.task_types]
+    names = [(namespace, queue, kind) for queue in poll.queues for kind in kinds]
+    most = shard.config.names_max
+    if len(seen) + len(names) > most and len(seen) + sum(name not in seen for name in names) > most:
+        raise Busy(
+            "busy",
+            f"Workers poll for {len(seen):,} pairs of queue and type; {most:,} are allowed.",
+            remedy="Poll for fewer queues or types, or again in a minute.",
+        )
+    for name in names:
+        seen[name] = shard.now
+        seen.move_to_end(name)
     for queue in poll.queues:
-        for kind, names in (("w", poll.workflow_types), ("t", poll.task_types)):
-            for name in names:
-                shard.types_seen[namespace, queue, f"{kind}:{name}"] = shard.now
-        for name in poll.task_types:
-            window_of(shard, (namespace, queue, name))
-    if len(shard.types_seen) > shard.config.window_max:
-        shard.types_seen.clear()  # it only serves descriptions; workers poll again within the minute
+        for type_name in poll.task_types:
+            window_of(shard, (namespace, queue, type_name))
 
 
 def drop(shard: Shard, waiting: WaitingPoll) -> None:
@@ -142,10 +158,13 @@ def _next_run(shard: Shard, queue: QueueName, poll: Poll) -> Run | None:
             del shard.sticky[key]
     for type_name in poll.workflow_types:
         offered = shard.offers.get((*queue, type_name))
-        if offered:
-            run = offers.take(shard, offered, worker="")
-            if run is not None:
-                return run
+        if offered is None:
+            continue
+        run = offers.take(shard, offered, worker="")
+        if not offered:
+            del shard.offers[*queue, type_name]
+        if run is not None:
+            return run
     return None
 
 

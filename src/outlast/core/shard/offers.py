@@ -56,19 +56,30 @@ def unstick_from(shard: Shard, run_id: str, worker: str) -> None:
 
 def unstick(shard: Shard, run: Run) -> None:
     """Offer a run to any worker, whose own worker did not come for it in time. Its old place is skipped when met."""
-    if not run.offered or run.turn is not None or not run.state.sticky_worker:
+    if run.offered and run.turn is None and run.state.sticky_worker:
+        run.state.sticky_worker = ""
+        run.offered = False
+        offer(shard, run)
+
+
+def clear_places(shard: Shard) -> None:
+    """Look at the queue of one worker for places that no longer stand, and drop the queue with the last of them.
+
+    Done as often as a place runs out of time, queue after queue: so what workers leave that do not come back is not kept.
+    """
+    if not shard.sticky:
         return
-    key = (run.namespace, run.queue, run.type, run.state.sticky_worker)
-    waiting = shard.sticky.get(key)
-    if (
-        waiting and waiting[0] == run.run_id
-    ):  # the oldest runs out of time first: this keeps what a gone worker leaves small
+    key = next(iter(shard.sticky))
+    waiting = shard.sticky.pop(key)
+    while waiting and not _stands(shard, waiting[0], key[3]):
         waiting.popleft()
-        if not waiting:
-            del shard.sticky[key]
-    run.state.sticky_worker = ""
-    run.offered = False
-    offer(shard, run)
+    if waiting:
+        shard.sticky[key] = waiting  # now the last to be looked at
+
+
+def _stands(shard: Shard, run_id: str, worker: str) -> bool:
+    run = shard.runs.get(run_id)
+    return run is None or (run.offered and run.open and run.turn is None and run.state.sticky_worker == worker)
 
 
 def withdraw(shard: Shard, run: Run) -> None:

@@ -1,10 +1,11 @@
 """Ready tasks: from being made to standing where pollers find them."""
 
+from outlast.core.errors import TooLarge
 from outlast.core.shard import timing
 from outlast.core.shard.fairness import order_key_of
 from outlast.core.shard.freshness import note
 from outlast.core.shard.state import Shard, TaskQueue
-from outlast.core.shard.window import Window
+from outlast.core.shard.window import BEFORE_ALL, Window
 from outlast.core.task import ENQUEUED, Task
 from outlast.core.units import later
 from outlast.core.writes import TimerKind, TimerRow
@@ -12,6 +13,7 @@ from outlast.core.writes import TimerKind, TimerRow
 
 def add(shard: Shard, task: Task, *, delay: int) -> None:
     """Take a new task in; it becomes ready now or after ``delay``."""
+    shard.queues.setdefault(task.namespace, set()).add(task.queue)
     shard.tasks[task.task_id] = task
     shard.absent.pop(("task", task.task_id), None)
     shard.count_task(task, None)
@@ -46,7 +48,12 @@ def make_ready(shard: Shard, task: Task) -> None:
 
 def put_in_window(shard: Shard, task: Task) -> None:
     """Put a ready task where pollers find it, or leave it to its row if the window does not reach so far."""
-    window = window_of(shard, (task.namespace, task.queue, task.type))
+    name = (task.namespace, task.queue, task.type)
+    window = shard.ready.get(name)
+    if window is None:
+        if len(shard.ready) >= shard.config.names_max:
+            return  # it is read when somebody polls for it
+        window = window_of(shard, name)
     if task.in_window or not window.put((task.order_key, task.task_id), task.task_id, number=shard.gather.number):
         return
     task.in_window = True
@@ -59,7 +66,43 @@ def put_in_window(shard: Shard, task: Task) -> None:
 def window_of(shard: Shard, name: TaskQueue) -> Window[str]:
     """Return the window on the ready tasks of one (namespace, queue, type)."""
     window = shard.ready.get(name)
-    if window is None:
-        window = shard.ready[name] = Window(shard.config.window_max, shard.config.window_low)
-        shard.short.append(name)
+    if window is not None:
+        return window
+    if len(shard.ready) >= shard.config.names_max:
+        _drop_unpolled(shard)
+    window = shard.ready[name] = Window(shard.config.window_max, shard.config.window_low)
+    uncommitted = shard.gather.number if shard.gather.tasks else shard.in_flight
+    if uncommitted:
+        window.left_out.append((uncommitted, BEFORE_ALL))  # rows of it may have become ready before there was a window
+    shard.short.append(name)
     return window
+
+
+def _drop_unpolled(shard: Shard) -> None:
+    """Leave to their rows the ready tasks of types for which no worker has polled lately."""
+    unpolled = [
+        name
+        for name, window in shard.ready.items()
+        if (name[0], name[1], f"t:{name[2]}") not in shard.types_seen and not window.loading
+    ]
+    for name in unpolled:
+        for _, task_id in shard.ready.pop(name).heap:
+            if (task := shard.tasks.get(task_id)) is not None:
+                task.in_window = False
+
+
+def require_queues(shard: Shard, namespace: str, queues: set[str]) -> None:
+    """Refuse tasks for more queues than a namespace may have.
+
+    Raises:
+        TooLarge: code "limit_exceeded".
+    """
+    known = shard.queues.get(namespace, frozenset[str]())
+    new = queues - known
+    if new and len(known) + len(new) > shard.config.queues_max:
+        raise TooLarge(
+            "limit_exceeded",
+            f'Namespace {namespace} has had tasks in {len(known):,} queues; "{min(new)}" would be one more than the '
+            f"{shard.config.queues_max:,} that it may have.",
+            remedy="Use one of its queues: tell tasks apart by type, key or fairness key instead of by queue.",
+        )

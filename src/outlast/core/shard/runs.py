@@ -52,22 +52,23 @@ def start(shard: Shard, request: StartWorkflow, *, namespace: str, principal: st
     known = latest_run(shard, namespace, workflow_id)
     first = dedup.find_start(shard, namespace, workflow_id, request, known=known)
     if first is not None:
-        if first[1] != fingerprint:
+        if first.fingerprint != fingerprint:
             raise Conflict(
                 "idempotency_key_reused",
-                f"Key {request.request_id} started run {first[0]} of {workflow_id} with another request.",
+                f"Key {request.request_id} started run {first.run_id} of {workflow_id} with another request.",
                 remedy="Use a new key for a new request.",
-                run_id=first[0],
+                run_id=first.run_id,
                 workflow_id=workflow_id,
             )
-        return WorkflowStarted(workflow_id=workflow_id, run_id=first[0], started=True, replayed=True)
+        return WorkflowStarted(workflow_id=workflow_id, run_id=first.run_id, started=first.made, replayed=True)
     if request.run_id in shard.runs:
         raise Conflict(
             "workflow_already_open", f"Run id {request.run_id} is taken.", remedy="Mint a new run id for each start."
         )
     if known is not None and known.open:
         if request.if_open is IfOpen.RETURN_EXISTING:
-            dedup.keep_start(shard, namespace, workflow_id, request, run_id=known.run_id, fingerprint=fingerprint)
+            existing = dedup.Started(known.run_id, fingerprint, made=False)
+            dedup.keep_start(shard, namespace, workflow_id, request, existing)
             return WorkflowStarted(workflow_id=workflow_id, run_id=known.run_id, started=False)
         if request.if_open is IfOpen.FAIL:
             raise Conflict(
@@ -81,7 +82,7 @@ def start(shard: Shard, request: StartWorkflow, *, namespace: str, principal: st
     elif known is not None:
         _check_reuse(request, workflow_id, known)
     run = open_run(shard, request, namespace=namespace, principal=principal, fingerprint=fingerprint)
-    dedup.keep_start(shard, namespace, workflow_id, request, run_id=run.run_id, fingerprint=fingerprint)
+    dedup.keep_start(shard, namespace, workflow_id, request, dedup.Started(run.run_id, fingerprint, made=True))
     return WorkflowStarted(workflow_id=workflow_id, run_id=run.run_id)
 
 

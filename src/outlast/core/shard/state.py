@@ -2,6 +2,8 @@
 
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
 
 from outlast.core.errors import Busy
 from outlast.core.inputs import Poll
@@ -20,6 +22,9 @@ from outlast.core.writes import Claim, DedupRow, TimerRow
 QueueName = tuple[str, str]  # namespace, task queue
 TaskQueue = tuple[str, str, str]  # namespace, task queue, type
 WorkerName = tuple[str, str]  # namespace, name: names of one namespace say nothing in another
+
+
+WORKERS_LOOKED_AT: Final = 100  # at once, when there are too many to remember
 
 
 def poll_key(namespace: str, worker: str, poll_id: str) -> str:
@@ -117,7 +122,10 @@ class Shard:
         default_factory=OrderedDict[str, tuple[list[str], list[tuple[str, int]]]]
     )  # poll key -> leased tasks, (run, dispatch)
     workers: OrderedDict[WorkerName, WorkerSeen] = field(default_factory=OrderedDict[WorkerName, WorkerSeen])
-    types_seen: dict[TaskQueue, int] = field(default_factory=dict[TaskQueue, int])  # "w:" or "t:" type -> last polled
+    types_seen: OrderedDict[TaskQueue, int] = field(
+        default_factory=OrderedDict[TaskQueue, int]
+    )  # "w:" or "t:" type -> last polled; the oldest first
+    queues: dict[str, set[str]] = field(default_factory=dict[str, set[str]])  # of each namespace, those with counters
     dispatches: int = 0  # workflow tasks given out under this fence
     turns: int = 0  # of them, in workers' hands now
     leased: int = 0  # tasks in workers' hands now, as far as loaded
@@ -189,9 +197,19 @@ class Shard:
         else:
             self.workers.move_to_end(name)
         seen.seen_at = self.now
-        while len(self.workers) > self.config.polls_max and not next(iter(self.workers.values())).leases:
-            self.workers.popitem(last=False)
+        if len(self.workers) > self.config.workers_max:
+            self._forget_workers()
         return seen
+
+    def _forget_workers(self) -> None:
+        """Forget who was not heard of for longest and has nothing in hand. Nothing is lost: it is met anew."""
+        for seen in list(islice(self.workers.values(), WORKERS_LOOKED_AT)):
+            if len(self.workers) <= self.config.workers_max:
+                return
+            if seen.leases or seen.polls:
+                self.workers.move_to_end(seen.name)
+            else:
+                del self.workers[seen.name]
 
     def end_after_stall(self, end: int, *, since: int, term: int) -> int:
         """Return when something given out at ``since`` ends: at ``end``, or ``term`` after a stall that came between."""

@@ -10,7 +10,7 @@ from typing import assert_never
 from outlast.core import commands as c
 from outlast.core import events as e
 from outlast.core import limits
-from outlast.core.errors import Invalid
+from outlast.core.errors import Invalid, TooLarge
 from outlast.core.failure import Failure, FailureKind
 from outlast.core.inputs import (
     CompleteWorkflowTasks,
@@ -28,6 +28,7 @@ from outlast.core.shard.admitted import RunOverLimit
 from outlast.core.shard.enqueue import add_activity, add_detached
 from outlast.core.shard.histories import append, flush_parked, record
 from outlast.core.shard.outputs import turn_pair, with_events
+from outlast.core.shard.readiness import require_queues
 from outlast.core.shard.state import Shard
 from outlast.core.units import fraction_of, later
 from outlast.core.writes import TimerRow
@@ -155,7 +156,8 @@ def _complete_one(
         taken = [task_id for task_id, _ in decided.detached if task_id in shard.tasks] if decided.detached else []
         if taken:
             raise Invalid("bad_command", f"The task {taken[0]} exists already.", remedy="Give each place once.")
-    except Invalid as refusal:
+        require_queues(shard, run.namespace, _queues_of(decided.events))
+    except (Invalid, TooLarge) as refusal:
         failure = Failure(kind=FailureKind.SERVER, type="BadCommand", message=refusal.fact)
         _fail(shard, run, cause="bad_command", failure=failure, identity=done.identity, build=done.build)
         return refused_turn(refusal.code, refusal.fact, remedy=refusal.remedy)
@@ -172,6 +174,10 @@ def _complete_one(
     if runs.over_limit(shard, run):
         shard.follow_ups.append(RunOverLimit(run.run_id))
     return reply
+
+
+def _queues_of(events: list[e.Event]) -> set[str]:
+    return {event.task_queue for event in events if isinstance(event, e.ActivityTaskScheduled | e.TaskEnqueued)}
 
 
 def _has_unseen(run: Run, closing: machine.ClosingCommand) -> bool:
