@@ -110,6 +110,7 @@ def test_an_id_of_another_namespace_is_refused_without_saying_what_it_is() -> No
 def test_a_key_is_free_again_after_its_window() -> None:
     world = World()
     world.enqueue("t", key="k")
+    world.complete(world.lease())
     world.stall(25 * HOUR / SECOND)
 
     assert world.enqueue("u", key="k") == replies.TaskEnqueuedReply(task_id="u")

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from outlast.core import inputs as i
-from outlast.core import replies
+from outlast.core import limits, replies
 from outlast.core.failure import Failure, FailureKind
 from outlast.core.retry import RetryPolicy, Verdict, backoff, verdict
 from outlast.core.shard.config import ShardConfig
@@ -423,3 +423,18 @@ def test_fifty_good_tasks_succeed_beside_a_poison_one() -> None:
     states = Counter(row.state for row in world.tables.tasks.values())
     assert states == {replies.TaskState.SUCCEEDED: 50, replies.TaskState.FAILED: 1}
     assert world.task_info("poison").state is replies.TaskState.FAILED
+
+
+@pytest.mark.parametrize("asked", [-5 * SECOND, 2**62, 2**63 - 1])
+def test_a_pause_that_a_failure_asks_for_is_neither_in_the_past_nor_longer_than_a_span_may_be(asked: int) -> None:
+    world = World()
+    world.enqueue()
+    ended_at = world.now
+
+    world.complete(
+        world.lease(),
+        i.TaskFailed(failure=Failure(kind=FailureKind.APPLICATION, type="Busy", message="later", next_delay=asked)),
+    )
+
+    assert world.task_info().state is replies.TaskState.RETRY_WAIT
+    assert ended_at <= world.task_row().run_at <= world.now + limits.SPAN_MAX

@@ -6,7 +6,7 @@ import msgspec
 
 from outlast.core import limits
 from outlast.core.failure import Failure, FailureKind
-from outlast.core.units import HOUR, SECOND, Nanos, fraction_of
+from outlast.core.units import FOREVER, HOUR, SECOND, Nanos, fraction_of
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -71,6 +71,6 @@ def verdict(
         return Verdict.ATTEMPTS_USED
     if failure.kind is FailureKind.WORKER_LOST and lost_in_a_row >= limits.WORKER_LOST_ATTEMPTS_MAX:
         return Verdict.ATTEMPTS_USED
-    if now + pause >= close_by:
+    if close_by < FOREVER and now + pause >= close_by:
         return Verdict.OUT_OF_TIME
     return Verdict.AGAIN

@@ -18,7 +18,7 @@ from enum import StrEnum
 
 import msgspec
 
-from outlast.core import retry
+from outlast.core import limits, retry
 from outlast.core.errors import LeaseLost, invariant
 from outlast.core.failure import Failure, FailureKind
 from outlast.core.inputs import HeartbeatItem, TaskCanceled, TaskFailed, TaskOutcome, TaskSucceeded, TaskToken
@@ -203,7 +203,11 @@ def after_failure(task: Task, failure: Failure, *, now: int) -> Settled:
     """Close the task or let it wait for its next attempt."""
     policy, status = task.spec.retry, task.status
     asked = failure.next_delay
-    pause = asked if asked is not None else retry.backoff(policy, attempt=max(task.attempt, 1), key=task.task_id)
+    pause = (
+        min(max(asked, 0), limits.SPAN_MAX)
+        if asked is not None
+        else retry.backoff(policy, attempt=max(task.attempt, 1), key=task.task_id)
+    )
     what = retry.verdict(
         policy,
         failure,

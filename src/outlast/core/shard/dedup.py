@@ -12,8 +12,11 @@ from outlast.core.replies import RunStatus
 from outlast.core.run import Run
 from outlast.core.shard.freshness import note
 from outlast.core.shard.state import Shard
+from outlast.core.task import Task
+from outlast.core.units import FOREVER
 from outlast.core.writes import DedupRow
 
+ENQUEUE_SCOPE: Final = "enqueue"
 RETURNED: Final = "returned:"  # begins the stored fingerprint of a start that was given a run that was open already
 
 
@@ -23,16 +26,30 @@ def find(shard: Shard, namespace: str, scope: str, key: str) -> DedupRow | None:
     return row if row is not None and row.expires_at > shard.now else None
 
 
-def keep(shard: Shard, namespace: str, scope: str, key: str, *, id: str, fingerprint: str) -> None:
-    """Remember what ``key`` has made, in the commit that makes it."""
+def keep(
+    shard: Shard, namespace: str, scope: str, key: str, *, id: str, fingerprint: str, while_open: bool = False
+) -> None:
+    """Remember what ``key`` has made, in the commit that makes it: for a window, or until another ``keep`` ends it."""
     window = shard.config.idempotency_window
-    expires_at = shard.now + window
+    expires_at = FOREVER if while_open else shard.now + window
     row = DedupRow(namespace, scope, key, id, fingerprint, expires_at, expires_at // window + 1)
     shard.gather.dedup[namespace, scope, key] = row
     note(shard, key)
     shard.dedup.pop((namespace, scope, key), None)
     shard.dedup[namespace, scope, key] = (row, shard.gather.number)
     shard.absent.pop(("dedup", namespace, scope, key), None)
+
+
+def keep_task(shard: Shard, task: Task) -> None:
+    """Remember a task's key for as long as the task is open and a window beyond, unless the task itself is found by it."""
+    key, name = task.spec.key, task.task_id
+    if not key or key == name:
+        return
+    known, _ = shard.dedup.get((task.namespace, ENQUEUE_SCOPE, key), (None, 0))
+    if task.closed and known is not None and known.id != name:
+        return  # its own row had run out, and the key is another task's now
+    fingerprint = task.spec.fingerprint
+    keep(shard, task.namespace, ENQUEUE_SCOPE, key, id=name, fingerprint=fingerprint, while_open=not task.closed)
 
 
 def same_or_refuse(known: DedupRow, fingerprint: str) -> None:

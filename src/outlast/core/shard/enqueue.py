@@ -19,8 +19,6 @@ from outlast.core.task import Task
 from outlast.core.units import later, operation_id_of
 from outlast.core.writes import TaskSpec, TaskStatus
 
-KEY_SCOPE = "enqueue"
-
 
 def enqueue(shard: Shard, request: EnqueueTask, *, namespace: str, principal: str) -> TaskEnqueuedReply:
     """Make a standalone task, once for its key.
@@ -30,9 +28,8 @@ def enqueue(shard: Shard, request: EnqueueTask, *, namespace: str, principal: st
         TooLarge: the namespace has as many queues as it may have.
     """
     fingerprint = request.fingerprint or fingerprint_of(request)
-    keyed = bool(request.key) and request.key != request.task_id
-    if keyed:
-        row = dedup.find(shard, namespace, KEY_SCOPE, request.key)
+    if request.key:
+        row = dedup.find(shard, namespace, dedup.ENQUEUE_SCOPE, request.key)
         if row is not None:
             dedup.same_or_refuse(row, fingerprint)
             return TaskEnqueuedReply(task_id=row.id, replayed=True)
@@ -56,8 +53,7 @@ def enqueue(shard: Shard, request: EnqueueTask, *, namespace: str, principal: st
         status=TaskStatus(),
         spec=_spec_of(shard, request, namespace, fingerprint),
     )
-    if keyed:
-        dedup.keep(shard, namespace, KEY_SCOPE, request.key, id=task.task_id, fingerprint=fingerprint)
+    dedup.keep_task(shard, task)
     add(shard, task, delay=request.delay)
     return TaskEnqueuedReply(task_id=task.task_id)
 

@@ -9,7 +9,7 @@ from outlast.core.machines.turn import detached_id
 from outlast.core.run import Run
 from outlast.core.shard import dedup
 from outlast.core.shard.admitted import Admitted, LeaseEnded, RunOverLimit, TimerDue
-from outlast.core.shard.enqueue import KEY_SCOPE
+from outlast.core.shard.freshness import rank_of
 from outlast.core.shard.runs import end_of_chain, workflow_id_of
 from outlast.core.shard.state import Shard
 from outlast.core.shard.turns import tasks_to_cancel
@@ -83,9 +83,11 @@ def _of_start(shard: Shard, namespace: str, request: i.StartWorkflow) -> list[Ke
 
 
 def _of_enqueue(namespace: str, request: i.EnqueueTask) -> list[Key]:
-    if request.key and request.key != request.task_id:
-        return [("task", request.task_id), ("task", request.key), ("dedup", namespace, KEY_SCOPE, request.key)]
-    return [("task", request.task_id)]
+    key, name = request.key, request.task_id
+    if not key or (key == name and rank_of(key)):  # an id that was minted is nobody else's key
+        return [("task", name)]
+    row: Key = ("dedup", namespace, dedup.ENQUEUE_SCOPE, key)
+    return [("task", name), row] if key == name else [("task", name), ("task", key), row]
 
 
 def _run_key(

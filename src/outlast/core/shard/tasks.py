@@ -8,7 +8,7 @@ from outlast.core.failure import Failure
 from outlast.core.inputs import AwaitTask, CancelTask, DescribeTask
 from outlast.core.machines import task as machine
 from outlast.core.replies import Accepted, TaskOutcomeReply
-from outlast.core.shard import holding, offers, timing, why
+from outlast.core.shard import dedup, holding, offers, timing, why
 from outlast.core.shard.histories import EVENT_BEFORE, append
 from outlast.core.shard.readiness import make_ready, task_timer
 from outlast.core.shard.state import Shard, Waiter
@@ -166,6 +166,7 @@ def after_close(
     invariant(task.closed, "after_close_of_open_task", task=task.task_id)
     _drop_deadlines(shard, task)
     _answer_waiters(shard, task)
+    dedup.keep_task(shard, task)
     if not task.run_id:
         return
     run = shard.runs[task.run_id]
