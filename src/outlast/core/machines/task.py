@@ -13,7 +13,6 @@ An expired lease never completes: its word is kept as evidence, because for an e
 """
 
 import hashlib
-from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import msgspec
@@ -39,8 +38,7 @@ class Expired(StrEnum):
     HEARTBEAT = "heartbeat"
 
 
-@dataclass(slots=True, frozen=True)
-class Settled:
+class Settled(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one attempt's end came to. Exactly one of ``retry_at`` (> 0) and a terminal state of the task holds."""
 
     retry_at: int = 0
@@ -182,7 +180,7 @@ def expire(task: Task, *, now: int) -> Settled | None:
             message=f"Attempt {task.attempt} did not {_due(which)} in time.",
         )
     settled = after_failure(task, failure, now=now)
-    return settled if settled.timeout_type else replace(settled, timeout_type=which.value)
+    return settled if settled.timeout_type else msgspec.structs.replace(settled, timeout_type=which.value)
 
 
 def _due(which: Expired) -> str:

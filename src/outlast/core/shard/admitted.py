@@ -1,12 +1,14 @@
-"""Inputs on their way through a shard: requests with their caller, and what the passing of time brings."""
+"""Inputs on their way through a shard: requests with their caller, and what the passing of time brings.
 
-from dataclasses import dataclass
+They are Structs, since those are made faster than dataclasses, and one is made for each input.
+"""
+
+import msgspec
 
 from outlast.core.inputs import Request
 
 
-@dataclass(slots=True, frozen=True)
-class TimerDue:
+class TimerDue(msgspec.Struct, frozen=True, gc=False):
     """A timer's row has come up."""
 
     fire_at: int
@@ -15,16 +17,14 @@ class TimerDue:
     target: str
 
 
-@dataclass(slots=True, frozen=True)
-class LeaseEnded:
+class LeaseEnded(msgspec.Struct, frozen=True, gc=False):
     """The lease with this number has run out, unless something was heard since."""
 
     task_id: str
     lease: int
 
 
-@dataclass(slots=True, frozen=True)
-class RunOverLimit:
+class RunOverLimit(msgspec.Struct, frozen=True, gc=False):
     """The history of this run has grown past its limit."""
 
     run_id: str
@@ -33,8 +33,7 @@ class RunOverLimit:
 Internal = TimerDue | LeaseEnded | RunOverLimit
 
 
-@dataclass(slots=True, frozen=True)
-class Admitted:
+class Admitted(msgspec.Struct, frozen=True, gc=False):
     """An input with the context it came in by. Internal ones have no ticket. ``size``: its bytes on the wire."""
 
     ticket: object

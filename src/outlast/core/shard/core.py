@@ -17,7 +17,7 @@ from outlast.core.shard.gate import Gate
 from outlast.core.shard.gather import Gather
 from outlast.core.shard.loading import Loading
 from outlast.core.shard.outputs import Answer, Output, StepDown
-from outlast.core.shard.state import Shard
+from outlast.core.shard.state import FRESHEST, Shard
 from outlast.core.shard.window import Window
 from outlast.core.units import FOREVER
 from outlast.core.writes import (
@@ -55,6 +55,7 @@ class ShardCore:
             stalled_at=at,
             serve_until=lease_until - config.shard_margin if config.shard_lease else FOREVER,
             counters=dict(claim.counters),
+            freshest=claim.counters.get(FRESHEST, 0),
             renew_at=now + config.shard_renew,
         )
         for namespace, name in claim.counters:
@@ -275,6 +276,10 @@ class ShardCore:
     def _apply(self, admitted: Admitted) -> None:
         shard, ticket, namespace = self.shard, admitted.ticket, admitted.namespace
         match admitted.input:
+            case i.AwaitWorkflow() as request:  # first, as these come most often
+                runs.await_close(shard, request, namespace=namespace, ticket=ticket)
+            case i.AwaitTask() as request:
+                tasks.await_close(shard, request, namespace=namespace, ticket=ticket)
             case i.StartWorkflow() as request:
                 shard.answer(ticket, runs.start(shard, request, namespace=namespace, principal=admitted.principal))
             case i.StartWorkflows() as request:
@@ -291,14 +296,10 @@ class ShardCore:
                 shard.answer(ticket, runs.terminate(shard, request, namespace=namespace))
             case i.DescribeWorkflow() as request:
                 runs.describe(shard, request, namespace=namespace, ticket=ticket)
-            case i.AwaitWorkflow() as request:
-                runs.await_close(shard, request, namespace=namespace, ticket=ticket)
             case i.CancelTask() as request:
                 shard.answer(ticket, tasks.cancel(shard, request, namespace=namespace))
             case i.DescribeTask() as request:
                 tasks.describe(shard, request, namespace=namespace, ticket=ticket)
-            case i.AwaitTask() as request:
-                tasks.await_close(shard, request, namespace=namespace, ticket=ticket)
             case TimerDue() | LeaseEnded() | RunOverLimit() as found:
                 self._apply_internal(found)
             case _ as request:

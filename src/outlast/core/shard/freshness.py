@@ -10,7 +10,6 @@ from typing import Final
 
 from outlast.core.shard.state import Shard
 
-COUNTER: Final = ("", "freshest")
 _LENGTH: Final = 36
 
 
@@ -27,12 +26,9 @@ def rank_of(name: str) -> int:
 
 def is_fresh(shard: Shard, name: str) -> bool:
     """Return whether nothing of this name can ever have been stored."""
-    return rank_of(name) > shard.counters.get(COUNTER, 0)
+    return rank_of(name) > shard.freshest
 
 
-def note(shard: Shard, *names: str) -> None:
-    """Raise the mark to the names that are being stored, in the commit that stores them."""
-    highest = max(map(rank_of, names))
-    if highest > shard.counters.get(COUNTER, 0):
-        shard.counters[COUNTER] = highest
-        shard.gather.counters[COUNTER] = highest
+def note(shard: Shard, name: str) -> None:
+    """Raise the mark to a name that is being stored, in the commit that stores it."""
+    shard.freshest = max(shard.freshest, rank_of(name))

@@ -12,13 +12,11 @@ from itertools import islice
 from outlast.core.inputs import Poll
 from outlast.core.shard import holding, needs, offers
 from outlast.core.shard.admitted import Admitted
-from outlast.core.shard.freshness import is_fresh
 from outlast.core.shard.gather import run_of, task_of
 from outlast.core.shard.histories import flush_parked
 from outlast.core.shard.lines import Lines
 from outlast.core.shard.needs import Key
 from outlast.core.shard.outputs import Ask
-from outlast.core.shard.runs import MADE_ID
 from outlast.core.shard.state import Shard, poll_key
 from outlast.core.task import LEASED, Task
 from outlast.core.writes import (
@@ -66,8 +64,10 @@ def missing(shard: Shard, loading: Loading, admitted: Admitted) -> bool:
         if not loading.leases_read:
             loading.lines.hold(admitted, (LEASES,))
         return not loading.leases_read
+    if not loading.lines.held and needs.are_surely_met(shard, admitted):
+        return False
     keys = needs.of(shard, admitted)
-    absent_keys = [key for key in keys if not _known(shard, key)]
+    absent_keys = [key for key in keys if not needs.known(shard, key)]
     if not absent_keys and not (loading.lines.held and loading.lines.stand_in(keys)):
         return False
     loading.lines.hold(admitted, keys)
@@ -82,7 +82,7 @@ def next_ready(shard: Shard, loading: Loading) -> Admitted | None:
     """
     while (held := loading.lines.next_first()) is not None:
         keys = [] if isinstance(held.admitted.input, Poll) else needs.of(shard, held.admitted)
-        absent_keys = [key for key in keys if not _known(shard, key)]
+        absent_keys = [key for key in keys if not needs.known(shard, key)]
         loading.lines.extend(held, keys)
         if not absent_keys and loading.lines.leads(held):
             loading.lines.take(held)
@@ -96,19 +96,6 @@ def _want(loading: Loading, keys: list[Key]) -> None:
         if key not in loading.reading:
             loading.reading.add(key)
             loading.wanted[key] = None
-
-
-def _known(shard: Shard, key: Key) -> bool:
-    kind = key[0]
-    if key in shard.absent:
-        return True
-    if kind == "task":
-        return key[1] in shard.tasks or is_fresh(shard, key[1])
-    if kind == "run":
-        return key[1] in shard.runs or is_fresh(shard, key[1])
-    if kind == "workflow":
-        return (key[1], key[2]) in shard.latest or is_fresh(shard, key[2].removeprefix(MADE_ID))
-    return (key[1], key[2], key[3]) in shard.dedup or is_fresh(shard, key[3])
 
 
 def ask_keys(shard: Shard, loading: Loading) -> None:
@@ -196,7 +183,7 @@ def take_in(shard: Shard, loading: Loading, load_id: int, page: Page) -> None:
 def _release(shard: Shard, loading: Loading, keys: list[Key]) -> None:
     for key in keys:
         loading.reading.discard(key)
-        if not _known(shard, key):
+        if not needs.known(shard, key):
             shard.absent[key] = None
         loading.lines.moved(key)
 

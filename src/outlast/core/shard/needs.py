@@ -3,14 +3,17 @@
 Asked again after each load: what is read first may show what else is needed (a task, then the run it belongs to).
 """
 
+from collections.abc import Callable
+from typing import Any, Final
+
 from outlast.core import commands as c
 from outlast.core import inputs as i
 from outlast.core.machines.turn import detached_id
 from outlast.core.run import Run
 from outlast.core.shard import dedup
 from outlast.core.shard.admitted import Admitted, LeaseEnded, RunOverLimit, TimerDue
-from outlast.core.shard.freshness import rank_of
-from outlast.core.shard.runs import end_of_chain, workflow_id_of
+from outlast.core.shard.freshness import is_fresh, rank_of
+from outlast.core.shard.runs import MADE_ID, end_of_chain, workflow_id_of
 from outlast.core.shard.state import Shard
 from outlast.core.shard.turns import tasks_to_cancel
 from outlast.core.shard.why import DESCRIBED_MAX
@@ -21,10 +24,84 @@ Key = tuple[str, ...]  # ("workflow", namespace, id) | ("run", id) | ("task", id
 _RUN_TIMERS = frozenset({TimerKind.RUN_TIMER, TimerKind.RUN_TIMEOUT, TimerKind.RUN_BACKOFF})
 
 
+# Commands for which nothing must be read, whatever the run.
+_SELF_CONTAINED = frozenset({c.ScheduleActivity, c.StartTimer, c.CancelTimer, c.RecordMarker, c.UpsertSearchAttributes})
+_ENDING = frozenset({c.CompleteWorkflow, c.FailWorkflow, c.CancelWorkflow})
+
+
+def are_surely_met(shard: Shard, admitted: Admitted) -> bool:
+    """Return whether a quick look shows that nothing must be read for ``admitted``; False says nothing."""
+    quick = _QUICK.get(type(admitted.input))
+    return quick is not None and quick(shard, admitted.input)
+
+
+def known(shard: Shard, key: Key) -> bool:
+    """Return whether memory has what ``key`` names, or knows that it is nowhere."""
+    kind = key[0]
+    if kind == "task":
+        there = key[1] in shard.tasks or is_fresh(shard, key[1])
+    elif kind == "run":
+        there = key[1] in shard.runs or is_fresh(shard, key[1])
+    elif kind == "workflow":
+        there = (key[1], key[2]) in shard.latest or is_fresh(shard, key[2].removeprefix(MADE_ID))
+    else:
+        there = (key[1], key[2], key[3]) in shard.dedup or is_fresh(shard, key[3])
+    return there or key in shard.absent
+
+
+# --- the ordinary cases, seen at once: nothing needs to be read ------------------------------------------------------
+
+
+def _starts_are_new(shard: Shard, request: i.StartWorkflows) -> bool:
+    for item in request.items:
+        if item.workflow_id or not is_fresh(shard, item.run_id) or not is_fresh(shard, item.request_id):
+            return False
+    return True
+
+
+def _tasks_are_new(shard: Shard, request: i.EnqueueTasks) -> bool:
+    return all(item.key in {"", item.task_id} and is_fresh(shard, item.task_id) for item in request.items)
+
+
+def _leases_are_here(shard: Shard, request: i.CompleteTasks) -> bool:
+    all_tasks, all_runs = shard.tasks, shard.runs
+    for item in request.items:
+        task = all_tasks.get(item.token.task_id)
+        if task is None or (task.run_id and task.run_id not in all_runs):
+            return False
+    return True
+
+
+def _turns_are_here(shard: Shard, request: i.CompleteWorkflowTasks) -> bool:
+    for item in request.done:
+        for command in item.commands:
+            kind = type(command)
+            if kind in _SELF_CONTAINED:
+                continue
+            run = shard.runs.get(item.token.run_id)
+            if kind not in _ENDING or run is None or run.state.activities:
+                return False
+    return True
+
+
+_QUICK: Final[dict[type, Callable[[Shard, Any], bool]]] = {
+    i.StartWorkflows: _starts_are_new,
+    i.EnqueueTasks: _tasks_are_new,
+    i.CompleteTasks: _leases_are_here,
+    i.CompleteWorkflowTasks: _turns_are_here,
+    i.AwaitTask: lambda shard, request: request.task_id in shard.tasks,
+}
+
+
+# --- all cases -------------------------------------------------------------------------------------------------------
+
+
 def of(shard: Shard, admitted: Admitted) -> list[Key]:
     """Return the keys of what ``admitted`` needs, as far as that can be said now."""
     namespace = admitted.namespace
     match admitted.input:
+        case i.AwaitWorkflow() as request:  # first, as it comes most often
+            return _of_await(shard, namespace, request)
         case i.StartWorkflow() as request:
             return _of_start(shard, namespace, request)
         case i.StartWorkflows() as request:
@@ -43,8 +120,6 @@ def of(shard: Shard, admitted: Admitted) -> list[Key]:
             run = _named(shard, namespace, request)
             most = None if isinstance(request, i.TerminateWorkflow) else DESCRIBED_MAX
             return [key, *(_open_tasks(run, most) if run is not None else ())]
-        case i.AwaitWorkflow() as request:
-            return _of_await(shard, namespace, request)
         case i.CancelTask() | i.DescribeTask() | i.AwaitTask() as request:
             return [("task", request.task_id)]
         case i.Begin() as request:

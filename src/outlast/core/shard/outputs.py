@@ -1,7 +1,5 @@
 """What a shard core asks of the shell around it."""
 
-from dataclasses import dataclass
-
 import msgspec
 
 from outlast.core.events import Timed, WorkflowTaskScheduled, WorkflowTaskStarted
@@ -9,24 +7,21 @@ from outlast.core.replies import Reply, WorkflowTask
 from outlast.core.writes import Load
 
 
-@dataclass(slots=True, frozen=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """Give ``reply`` to the caller behind ``ticket``, now: what it tells of is committed."""
 
     ticket: object
     reply: Reply
 
 
-@dataclass(slots=True, frozen=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True, gc=False):
     """Read ``load`` from the store and hand the page to ``loaded`` with this id."""
 
     load_id: int
     load: Load
 
 
-@dataclass(slots=True, frozen=True)
-class StepDown:
+class StepDown(msgspec.Struct, frozen=True, gc=False):
     """Drop this core: it must not go on. Claim the shard again and make a new one."""
 
     reason: str

@@ -167,7 +167,8 @@ def _open(shard: Shard, event: e.WorkflowExecutionStarted, fixed: RunFixed, *, n
     shard.absent.pop(("workflow", namespace, workflow_id), None)
     shard.absent.pop(("run", run.run_id), None)
     shard.count_run(run, None)
-    note(shard, run.run_id, workflow_id.removeprefix(MADE_ID))
+    note(shard, run.run_id)
+    note(shard, workflow_id.removeprefix(MADE_ID))
     run.record(shard.now, event)
     gather.touch_run(run)
     if fixed.run_timeout:

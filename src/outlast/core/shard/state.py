@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+import msgspec
+
 from outlast.core.errors import Busy
 from outlast.core.inputs import Poll
 from outlast.core.replies import Reply, RunStatus, TaskState
@@ -22,6 +24,7 @@ from outlast.core.writes import Claim, DedupRow, TimerRow
 QueueName = tuple[str, str]  # namespace, task queue
 TaskQueue = tuple[str, str, str]  # namespace, task queue, type
 WorkerName = tuple[str, str]  # namespace, name: names of one namespace say nothing in another
+FRESHEST: Final = ("", "freshest")  # counter that keeps the highest rank of an id that was ever stored
 
 
 WORKERS_LOOKED_AT: Final = 100  # at once, when there are too many to remember
@@ -46,8 +49,7 @@ class WaitingPoll:
         return poll_key(self.namespace, self.poll.worker, self.poll.poll_id)
 
 
-@dataclass(slots=True, frozen=True)
-class Waiter:
+class Waiter(msgspec.Struct, frozen=True, gc=False):
     """A caller who waits for a run or a task to close."""
 
     ticket: object
@@ -93,6 +95,7 @@ class Shard:
     in_flight_lease_until: int = 0
     stepped_down: str = ""
     renew_at: int = 0
+    freshest: int = 0  # the highest rank of an id that was ever stored, or will be with the batch that gathers
 
     runs: OrderedDict[str, Run] = field(default_factory=OrderedDict[str, Run])
     latest: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])  # -> run id, of cached runs
@@ -183,6 +186,8 @@ class Shard:
             name = f"tasks:{queue}:{state}" if isinstance(state, TaskState) else f"runs:{state}"
             if by:
                 self.count(namespace, name, by)
+        if self.freshest > self.counters.get(FRESHEST, 0):
+            self.counters[FRESHEST] = self.gather.counters[FRESHEST] = self.freshest
 
     def expire_at(self, at: int, kind: str, target: str, n: int) -> None:
         """Have ``kind`` looked at when ``at`` has come. Entries are never removed; they are checked when they come up."""
