@@ -1,6 +1,7 @@
 """Backoff, attempts, and which failures are final."""
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -21,6 +22,9 @@ class RetryPolicy(msgspec.Struct, frozen=True, array_like=True, gc=False):
     longest: int = HOUR
     jitter: bool = True
     final_types: tuple[str, ...] = ()
+
+
+DEFAULT_POLICY: Final = RetryPolicy()
 
 
 class Verdict(StrEnum):

@@ -39,6 +39,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     scheduled_event_id: int  # of the pair shown to this worker alone
     attempt: int
     poll_id: str
+    pair: tuple[e.Timed, e.Timed]  # scheduled and started, as shown; recorded when it ends
     suggest_continue_as_new: bool = False  # as shown
 
 
@@ -94,8 +95,23 @@ class Run(msgspec.Struct, kw_only=True, eq=False):
         if not self.tail:
             self.tail_first = event_id
         self.tail.append(timed)
-        apply(self.state, event_id, event)
+        fold_one = _FOLDS.get(type(event))
+        if fold_one is not None:
+            fold_one(self.state, event_id, event)
         return event_id
+
+    def record_turn(self, turn: Turn, at: int, completed: e.WorkflowTaskCompleted) -> int:
+        """Record the three events of a turn that was completed, and return the id of the last."""
+        event_id = self.next_event_id + 2
+        self.next_event_id = event_id + 1
+        self.fresh += (*turn.pair, (at, completed))
+        _task_completed(self.state, event_id, completed)
+        return event_id
+
+    def begin_tail(self) -> None:
+        """Note that the worker knows all events so far."""
+        self.tail = []
+        self.tail_first = 0
 
 
 @dataclass(slots=True)

@@ -30,9 +30,10 @@ class Fence(msgspec.Struct, frozen=True, array_like=True, order=True):
     epoch: int
 
 
-def later(now: int, span: int) -> Instant:
-    """Return ``now`` plus ``span`` nanoseconds, never past FOREVER."""
-    return Instant(min(now + span, FOREVER))
+def later(now: int, span: int) -> int:
+    """Return the instant ``span`` nanoseconds after ``now``, never past FOREVER."""
+    at = now + span
+    return min(FOREVER, at)
 
 
 def fraction_of(*parts: object) -> float:

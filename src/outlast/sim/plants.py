@@ -213,7 +213,7 @@ def _recovery_resets_leases(patches: Patches) -> None:
         adopted = before(shard, task)
         if not known and task.state is replies.TaskState.LEASED:
             holder = task.worker
-            row = task_machine.attempt_row(task, "returned", failure=None, now=shard.now)
+            row = task_machine.attempt_row(task, "returned", now=shard.now)
             task_machine.hand_back(task)
             attempts._back_to_queue(shard, task, row, holder)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         return adopted

@@ -14,11 +14,12 @@ An expired lease never completes: its word is kept as evidence, because for an e
 
 import hashlib
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from outlast.core import limits, retry
-from outlast.core.errors import LeaseLost, invariant
+from outlast.core.errors import InvariantBroken, LeaseLost
 from outlast.core.failure import Failure, FailureKind
 from outlast.core.inputs import HeartbeatItem, TaskCanceled, TaskFailed, TaskOutcome, TaskSucceeded, TaskToken
 from outlast.core.payload import Payload, Payloads
@@ -26,6 +27,8 @@ from outlast.core.replies import TaskState
 from outlast.core.task import CANCELED, ENQUEUED, EXPIRED, FAILED, LEASED, RETRY_WAIT, SUCCEEDED, Task
 from outlast.core.units import FOREVER, later
 from outlast.core.writes import AttemptRow
+
+_encode: Final = msgspec.msgpack.Encoder().encode
 
 SUSPECT_AFTER = 2  # losses in a row after which a task is run alone, so that no neighbour dies with it
 
@@ -50,7 +53,8 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def lease(task: Task, *, worker: str, identity: str, build: str, poll_id: str, now: int, span: int) -> None:
     """Give ``task`` to ``worker`` for a new attempt."""
-    invariant(task.state is ENQUEUED and task.ready, "lease_of_unready_task", task=task.task_id)
+    if task.state is not ENQUEUED or not task.ready:
+        raise InvariantBroken("lease_of_unready_task", task=task.task_id)
     status = task.status
     status.suspect = suspect(task)
     task.state = LEASED
@@ -67,8 +71,10 @@ def lease(task: Task, *, worker: str, identity: str, build: str, poll_id: str, n
     status.completion = b""  # of an earlier lease: a late word under this one must not be taken for its repeat
     status.attempt_deadline = later(now, task.spec.start_to_close) if task.spec.start_to_close else 0
     status.heartbeat_deadline = later(now, task.spec.heartbeat) if task.spec.heartbeat else 0
-    task.lease_until = min(later(now, span), status.attempt_deadline or FOREVER)
-    status.lease_written = task.lease_until
+    until = later(now, span)
+    if 0 < status.attempt_deadline < until:
+        until = status.attempt_deadline
+    task.lease_until = status.lease_written = until
 
 
 def suspect(task: Task) -> bool:
@@ -253,7 +259,8 @@ def release(task: Task) -> None:
 
 def close(task: Task, state: TaskState, reason: str, *, now: int) -> None:
     """Bring the task to a terminal state. It never leaves it."""
-    invariant(not task.closed, "terminal_state_changed", task=task.task_id, was=task.state.value, to=state.value)
+    if task.closed:
+        raise InvariantBroken("terminal_state_changed", task=task.task_id, was=task.state.value, to=state.value)
     task.state = state
     task.reason = reason
     task.ready = False
@@ -286,24 +293,20 @@ def overdue(task: Task, kind: str, *, now: int) -> Settled:
 
 def digest_of(outcome: TaskOutcome) -> bytes:
     """Return what tells one answer from another, so that a repeat of the winning one gets the winning reply."""
-    return hashlib.blake2b(msgspec.msgpack.encode(outcome), digest_size=12).digest()
+    return hashlib.blake2b(_encode(outcome), digest_size=12).digest()
 
 
-def attempt_row(task: Task, outcome: str, *, failure: Failure | None, now: int, late: bool = False) -> AttemptRow:
+def attempt_row(task: Task, outcome: str, *, now: int) -> AttemptRow:
     """Return the record of the lease that ends now. Called while the task still says who holds it."""
     return AttemptRow(
         namespace=task.namespace,
         task_id=task.task_id,
         lease=task.lease,
         attempt=task.attempt,
-        late=int(late),
         outcome=outcome,
         worker=task.worker,
         identity=task.status.worker_identity,
         build=task.status.build,
         started_at=task.status.started_at,
         ended_at=now,
-        error_type=failure.type if failure else "",
-        error_message=failure.message if failure else "",
-        error_trace=failure.trace if failure else "",
     )

@@ -4,40 +4,39 @@
 command that is refused leaves no trace.
 """
 
-from dataclasses import dataclass, field
 from typing import NoReturn, assert_never
+
+import msgspec
 
 from outlast.core import commands as c
 from outlast.core import events as e
 from outlast.core import limits
 from outlast.core.errors import Invalid
 from outlast.core.payload import size_of
-from outlast.core.retry import RetryPolicy
+from outlast.core.retry import DEFAULT_POLICY
 from outlast.core.run import Run
 from outlast.core.units import later, operation_id_of
 
 ClosingCommand = c.CompleteWorkflow | c.FailWorkflow | c.CancelWorkflow | c.ContinueAsNew
 
 
-@dataclass(slots=True)
-class Decided:
+class Decided(msgspec.Struct, gc=False):
     """What the commands come to. ``events`` get ids in order, directly behind WorkflowTaskCompleted."""
 
-    events: list[e.Event] = field(default_factory=list[e.Event])
+    events: list[e.Event] = []
     closing: ClosingCommand | None = None
-    cancel: list[int] = field(default_factory=list[int])  # scheduled event ids of activities to be canceled
-    unfire: set[str] = field(default_factory=set[str])  # timers canceled although their firing is parked
-    detached: list[tuple[str, c.EnqueueDetached]] = field(default_factory=list[tuple[str, c.EnqueueDetached]])
+    cancel: list[int] = []  # scheduled event ids of activities to be canceled
+    unfire: set[str] = set()  # timers canceled although their firing is parked
+    detached: list[tuple[str, c.EnqueueDetached]] = []
 
 
-@dataclass(slots=True)
-class _Overlay:
+class _Overlay(msgspec.Struct, gc=False):
     run: Run
     now: int
     completed_id: int
     activities: dict[str, int]
     timers: dict[str, int]
-    decided: Decided = field(default_factory=Decided)
+    decided: Decided
 
     @property
     def next_id(self) -> int:
@@ -61,6 +60,7 @@ def decide(run: Run, commands: tuple[c.Command, ...], *, completed_id: int, now:
         completed_id,
         activities={open_.activity_id: event_id for event_id, open_ in state.activities.items()},
         timers={timer_id: timer.started_event_id for timer_id, timer in state.timers.items()},
+        decided=Decided(),
     )
     for command in commands:
         if overlay.decided.closing is not None:
@@ -110,8 +110,13 @@ def _schedule(overlay: _Overlay, command: c.ScheduleActivity) -> e.Event:
         _refuse(f"Activity {command.activity_id} is open already.")
     if not command.activity_id or not command.activity_type or not command.task_queue:
         _refuse("An activity needs an id, a type and a task queue.")
-    spans = (command.start_to_close, command.schedule_to_start, command.schedule_to_close, command.heartbeat)
-    if min(spans) < 0 or max(spans) > limits.SPAN_MAX:
+    longest = limits.SPAN_MAX
+    if not (
+        0 <= command.start_to_close <= longest
+        and 0 <= command.schedule_to_start <= longest
+        and 0 <= command.schedule_to_close <= longest
+        and 0 <= command.heartbeat <= longest
+    ):
         _refuse(f"A timeout of activity {command.activity_id} is negative or over {limits.SPAN_MAX} ns.")
     if size_of(command.input) > limits.REQUEST_BYTES_MAX:
         _refuse(f"The arguments of activity {command.activity_id} are over {limits.REQUEST_BYTES_MAX} bytes.")
@@ -127,7 +132,7 @@ def _schedule(overlay: _Overlay, command: c.ScheduleActivity) -> e.Event:
         task_queue=command.task_queue,
         input=command.input,
         headers=command.headers,
-        retry=command.retry or RetryPolicy(),
+        retry=command.retry or DEFAULT_POLICY,
         start_to_close=start_to_close,
         schedule_to_start=command.schedule_to_start,
         schedule_to_close=command.schedule_to_close,

@@ -84,7 +84,7 @@ def complete(shard: Shard, item: Completion, *, namespace: str, worker: str, ide
     except LeaseLost:
         _keep_evidence(shard, task, item, worker=worker, identity=identity)
         raise
-    row, holder = machine.attempt_row(task, "", failure=None, now=shard.now), task.worker
+    row, holder = machine.attempt_row(task, "", now=shard.now), task.worker
     settled = machine.settle(task, item.outcome, details=item.details, now=shard.now)
     _end_attempt(shard, task, row, holder, settled, outcome=_outcome_name(task, item.outcome, settled))
 
@@ -122,7 +122,7 @@ def expire(shard: Shard, task: Task, *, lease: int) -> None:
     if end > shard.now:
         shard.expire_at(end, "lease", task.task_id, lease)
         return
-    row, holder = machine.attempt_row(task, "", failure=None, now=shard.now), task.worker
+    row, holder = machine.attempt_row(task, "", now=shard.now), task.worker
     which = machine.which_end(task)
     settled = machine.expire(task, now=shard.now)
     if settled is None:
@@ -149,7 +149,7 @@ def hand_back(shard: Shard, request: ReturnTasks, *, namespace: str) -> None:
             continue
         if task.lease != token.lease or task.status.begun:
             continue
-        row, holder = machine.attempt_row(task, "returned", failure=None, now=shard.now), task.worker
+        row, holder = machine.attempt_row(task, "returned", now=shard.now), task.worker
         machine.hand_back(task)
         _back_to_queue(shard, task, row, holder)
 

@@ -10,7 +10,7 @@ from outlast.core import limits
 from outlast.core.errors import Conflict
 from outlast.core.inputs import EnqueueTask
 from outlast.core.replies import TaskEnqueuedReply
-from outlast.core.retry import RetryPolicy
+from outlast.core.retry import DEFAULT_POLICY
 from outlast.core.run import Run
 from outlast.core.shard import dedup
 from outlast.core.shard.readiness import add, require_queues
@@ -84,7 +84,7 @@ def _spec_of(shard: Shard, request: EnqueueTask, namespace: str, fingerprint: st
     return TaskSpec(
         input=request.input,
         headers=request.headers,
-        retry=request.retry or RetryPolicy(),
+        retry=request.retry or DEFAULT_POLICY,
         start_to_close=start_to_close,
         heartbeat=request.heartbeat,
         start_by=later(due, request.schedule_to_start) if request.schedule_to_start else 0,

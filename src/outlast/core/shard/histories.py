@@ -20,7 +20,7 @@ def append(shard: Shard, run: Run, *events: e.Event) -> None:
     shard.gather.touch_run(run)
     if run.turn is None:
         for event in events:
-            record(run, shard.now, event)
+            run.record(shard.now, event)
         return
     for event in events:
         run.parked.append((shard.now, event))
@@ -33,11 +33,9 @@ def _size(event: e.Event) -> int:
     return len(msgspec.msgpack.encode(event)) if isinstance(event, e.WorkflowExecutionSignaled) else 100
 
 
-def record(run: Run, at: int, event: e.Event) -> int:
-    """Give ``event`` its id. The end of an activity learns here the id of its start, which is the event before it."""
-    if isinstance(event, ACTIVITY_ENDS) and event.started_event_id < 0:
-        event = msgspec.structs.replace(event, started_event_id=run.next_event_id - 1)
-    return run.record(at, event)
+def id_of_next(run: Run) -> int:
+    """Return the id of the event that is appended next, for the one behind it; EVENT_BEFORE if it is going to be parked."""
+    return run.next_event_id if run.turn is None else EVENT_BEFORE
 
 
 def flush_parked(shard: Shard, run: Run, *, without_timers: set[str] | None = None) -> list[e.Event]:
@@ -49,7 +47,9 @@ def flush_parked(shard: Shard, run: Run, *, without_timers: set[str] | None = No
     for _, event in run.parked:
         if without_timers and isinstance(event, e.TimerFired) and event.timer_id in without_timers:
             continue
-        record(run, shard.now, event)
+        if isinstance(event, ACTIVITY_ENDS) and event.started_event_id == EVENT_BEFORE:
+            event = msgspec.structs.replace(event, started_event_id=run.next_event_id - 1)  # noqa: PLW2901
+        run.record(shard.now, event)
         flushed.append(event)
     drop_parked(shard, run)
     return flushed

@@ -6,7 +6,7 @@ import msgspec
 
 from outlast.core import events as e
 from outlast.core import limits
-from outlast.core.errors import Busy, Closed, Conflict, NotFound, TooLarge, invariant
+from outlast.core.errors import Busy, Closed, Conflict, InvariantBroken, NotFound, TooLarge
 from outlast.core.failure import Failure, FailureKind
 from outlast.core.inputs import (
     AwaitWorkflow,
@@ -387,8 +387,8 @@ def force_close(shard: Shard, run: Run, event: Closing) -> None:
 
 def close(shard: Shard, run: Run, event: Closing) -> None:
     """Record the closing event and settle everything that hung on the run, in the same commit."""
-    invariant(run.open, "closed_twice", run=run.run_id)
-    invariant(run.turn is None, "closed_with_turn", run=run.run_id)
+    if not run.open or run.turn is not None:
+        raise InvariantBroken("closed_with_turn" if run.open else "closed_twice", run=run.run_id)
     _drop_timers(shard, run)
     open_activities = list(run.state.activities.values())
     run.record(shard.now, event)
@@ -400,8 +400,7 @@ def close(shard: Shard, run: Run, event: Closing) -> None:
     run.state.sticky_worker = ""
     run.state.places = None
     drop_parked(shard, run)
-    run.tail = []
-    run.tail_first = 0
+    run.begin_tail()
     for activity in open_activities:
         tasks.abandon(shard, shard.tasks[activity.task_id], reason="run_closed")
     shard.count_run(run, was)

@@ -3,18 +3,18 @@
 import msgspec
 
 from outlast.core import events as e
-from outlast.core.errors import Conflict, NotFound, invariant
+from outlast.core.errors import Conflict, InvariantBroken, NotFound
 from outlast.core.failure import Failure
 from outlast.core.inputs import AwaitTask, CancelTask, DescribeTask
 from outlast.core.machines import task as machine
 from outlast.core.replies import Accepted, TaskOutcomeReply
 from outlast.core.shard import dedup, holding, offers, timing, why
-from outlast.core.shard.histories import EVENT_BEFORE, append
+from outlast.core.shard.histories import append, id_of_next
 from outlast.core.shard.readiness import make_ready, task_timer
 from outlast.core.shard.state import Shard, Waiter
 from outlast.core.task import CANCELED, ENQUEUED, LEASED, RETRY_WAIT, SUCCEEDED, Task
 from outlast.core.units import later
-from outlast.core.writes import TimerKind
+from outlast.core.writes import OpenActivity, TimerKind
 
 CANCEL_GRACE = 30 * 1_000_000_000  # a handler asked to stop has this long
 
@@ -73,7 +73,7 @@ def abandon(shard: Shard, task: Task, *, reason: str) -> None:
         return
     was, holder = task.state, task.worker
     if was is LEASED:
-        shard.gather.attempts.append(machine.attempt_row(task, "canceled", failure=None, now=shard.now))
+        shard.gather.attempts.append(machine.attempt_row(task, "canceled", now=shard.now))
         holding.unhold(shard, holder, task)
     drop_due(shard, task)
     task.status.cancel_requested = True
@@ -97,7 +97,7 @@ def overdue(shard: Shard, task: Task, kind: TimerKind) -> None:
     if task.closed or (starting and (task.attempt > 0 or task.state is LEASED)):
         return
     was, holder = task.state, task.worker
-    row = machine.attempt_row(task, "timeout:schedule_to_close", failure=None, now=shard.now)
+    row = machine.attempt_row(task, "timeout:schedule_to_close", now=shard.now)
     drop_due(shard, task)
     settled = machine.overdue(task, "schedule_to_start" if starting else "schedule_to_close", now=shard.now)
     if was is LEASED:
@@ -163,7 +163,8 @@ def after_close(
     shard: Shard, task: Task, settled: machine.Settled, *, holder_identity: str, build: str, started_at: int
 ) -> None:
     """Settle what hung on a task that has just closed: its timers, who waits for it, and the run whose activity it is."""
-    invariant(task.closed, "after_close_of_open_task", task=task.task_id)
+    if not task.closed:
+        raise InvariantBroken("after_close_of_open_task", task=task.task_id)
     _drop_deadlines(shard, task)
     _answer_waiters(shard, task)
     dedup.keep_task(shard, task)
@@ -173,51 +174,52 @@ def after_close(
     activity = run.state.activities.get(task.scheduled_event_id)
     if not run.open or activity is None:
         return
-    started = e.ActivityTaskStarted(
-        scheduled_event_id=task.scheduled_event_id,
-        identity=holder_identity,
-        attempt=task.attempt,
-        started_at=started_at,
-        last_failure=task.status.last_failure,
-        build=build,
-    )
-    closing = _closing_event(task, settled, holder_identity, cancel_event_id=activity.cancel_event_id)
     if task.attempt == 0:
-        closing = msgspec.structs.replace(closing, started_event_id=0)
-        append(shard, run, closing)
+        append(shard, run, _closing_event(task, settled, holder_identity, activity, started_event_id=0))
     else:
+        started = e.ActivityTaskStarted(
+            scheduled_event_id=task.scheduled_event_id,
+            identity=holder_identity,
+            attempt=task.attempt,
+            started_at=started_at,
+            last_failure=task.status.last_failure,
+            build=build,
+        )
+        closing = _closing_event(task, settled, holder_identity, activity, started_event_id=id_of_next(run))
         append(shard, run, started, closing)
     offers.need(shard, run)
 
 
-def _closing_event(task: Task, settled: machine.Settled, identity: str, *, cancel_event_id: int) -> e.Event:
+def _closing_event(
+    task: Task, settled: machine.Settled, identity: str, activity: OpenActivity, *, started_event_id: int
+) -> e.Event:
     scheduled = task.scheduled_event_id
-    failure = settled.failure
     if task.state is SUCCEEDED:
         return e.ActivityTaskCompleted(
-            scheduled_event_id=scheduled, started_event_id=EVENT_BEFORE, result=settled.result, identity=identity
+            scheduled_event_id=scheduled, started_event_id=started_event_id, result=settled.result, identity=identity
         )
     if task.state is CANCELED:
         return e.ActivityTaskCanceled(
             scheduled_event_id=scheduled,
-            started_event_id=EVENT_BEFORE,
+            started_event_id=started_event_id,
             details=settled.result,
-            latest_cancel_requested_event_id=cancel_event_id,
+            latest_cancel_requested_event_id=activity.cancel_event_id,
             identity=identity,
         )
-    invariant(failure is not None, "failed_without_failure", task=task.task_id)
-    assert failure is not None
+    failure = settled.failure
+    if failure is None:
+        raise InvariantBroken("failed_without_failure", task=task.task_id)
     if settled.timeout_type in {"start_to_close", "heartbeat", "schedule_to_start", "schedule_to_close"}:
         return e.ActivityTaskTimedOut(
             scheduled_event_id=scheduled,
-            started_event_id=EVENT_BEFORE,
+            started_event_id=started_event_id,
             timeout_type=settled.timeout_type,
             failure=_with_details(failure, task),
             retry_state=settled.retry_state,
         )
     return e.ActivityTaskFailed(
         scheduled_event_id=scheduled,
-        started_event_id=EVENT_BEFORE,
+        started_event_id=started_event_id,
         failure=failure,
         retry_state=settled.retry_state,
         identity=identity,

@@ -26,8 +26,8 @@ from outlast.core.run import Run, Turn, refused_turn
 from outlast.core.shard import offers, runs, tasks, timing
 from outlast.core.shard.admitted import RunOverLimit
 from outlast.core.shard.enqueue import add_activity, add_detached
-from outlast.core.shard.histories import append, flush_parked, record
-from outlast.core.shard.outputs import turn_pair, with_events
+from outlast.core.shard.histories import append, flush_parked
+from outlast.core.shard.outputs import turn_pair
 from outlast.core.shard.readiness import require_queues
 from outlast.core.shard.state import Shard
 from outlast.core.units import fraction_of, later
@@ -49,6 +49,15 @@ def give(shard: Shard, run: Run, poll: Poll) -> WorkflowTask:
     shard.turns += 1
     attempt = run.state.task_attempt
     timeout = _timeout(shard, run, attempt)
+    suggest = runs.should_continue_as_new(shard, run)
+    scheduled, started = turn_pair(
+        run.queue,
+        timeout=timeout,
+        attempt=attempt,
+        scheduled_event_id=run.next_event_id,
+        identity=poll.identity,
+        suggest_continue_as_new=suggest,
+    )
     run.turn = Turn(
         dispatch=shard.dispatches,
         worker=poll.worker,
@@ -58,7 +67,8 @@ def give(shard: Shard, run: Run, poll: Poll) -> WorkflowTask:
         scheduled_event_id=run.next_event_id,
         attempt=attempt,
         poll_id=poll.poll_id,
-        suggest_continue_as_new=runs.should_continue_as_new(shard, run),
+        suggest_continue_as_new=suggest,
+        pair=((shard.now, scheduled), (shard.now, started)),
     )
     shard.expire_at(run.turn.deadline, "turn", run.run_id, run.turn.dispatch)
     return shown(shard, run, timeout=timeout)
@@ -75,10 +85,17 @@ def shown(shard: Shard, run: Run, *, timeout: int) -> WorkflowTask:
     """Return what the turn that is out shows: from event 1, or behind what the worker's memory of the run ends with."""
     turn = run.turn
     assert turn is not None
-    sticky = bool(run.state.sticky_worker) and run.state.sticky_worker == turn.worker and run.state.last_event_end > 0
-    first = run.state.last_event_end + 1 if sticky else 1
-    task = WorkflowTask(
-        token=WorkflowToken(run.run_id, shard.gather.fence.incarnation, shard.gather.fence.epoch, turn.dispatch),
+    state, fence, shown_from = run.state, shard.gather.fence, turn.scheduled_event_id
+    sticky = bool(state.sticky_worker) and state.sticky_worker == turn.worker and state.last_event_end > 0
+    first = state.last_event_end + 1 if sticky else 1
+    events: tuple[e.Timed, ...] = ()
+    if first == shown_from:
+        events = turn.pair
+    elif 0 < run.tail_first <= first and run.tail_first + len(run.tail) >= shown_from:
+        events = (*run.tail[first - run.tail_first : shown_from - run.tail_first], *turn.pair)
+    # else memory does not reach back so far: the shell reads the history
+    return WorkflowTask(
+        token=WorkflowToken(run.run_id, fence.incarnation, fence.epoch, turn.dispatch),
         workflow_id=run.workflow_id,
         run_id=run.run_id,
         original_run_id=run.original_run_id,
@@ -86,20 +103,14 @@ def shown(shard: Shard, run: Run, *, timeout: int) -> WorkflowTask:
         queue=run.queue,
         attempt=turn.attempt,
         first_event_id=first,
-        started_event_id=turn.scheduled_event_id + 1,
-        previous_event_id=run.state.last_event_end,
+        started_event_id=shown_from + 1,
+        previous_event_id=state.last_event_end,
         timeout=timeout,
         started_at=turn.started_at,
         identity=turn.identity,
         suggest_continue_as_new=turn.suggest_continue_as_new,
+        events=events,
     )
-    if first == turn.scheduled_event_id:
-        return with_events(task, ())
-    if run.tail_first == 0 or run.tail_first > first or run.tail_first + len(run.tail) < turn.scheduled_event_id:
-        return task  # memory does not reach back so far: the shell reads the history
-    begin = first - run.tail_first
-    end = turn.scheduled_event_id - run.tail_first
-    return with_events(task, tuple(run.tail[begin:end]))
 
 
 # --- in --------------------------------------------------------------------------------------------------------------
@@ -120,15 +131,8 @@ def find_turn(shard: Shard, token: WorkflowToken, namespace: str) -> Run | Workf
     """Return the run whose turn ``token`` is, or the answer to one that is no more."""
     run = shard.runs.get(token.run_id)
     fence = shard.gather.fence
-    if (
-        run is not None
-        and run.namespace == namespace
-        and (token.incarnation, token.epoch)
-        == (
-            fence.incarnation,
-            fence.epoch,
-        )
-    ):
+    ours = token.epoch == fence.epoch and token.incarnation == fence.incarnation
+    if ours and run is not None and run.namespace == namespace:
         if run.turn is not None and run.turn.dispatch == token.dispatch:
             return run
         if run.last_done is not None and run.last_done[0] == token.dispatch:
@@ -192,9 +196,8 @@ def _apply(
     assert turn is not None
     offers.withdraw(shard, run)
     shard.gather.touch_run(run)
-    _record_pair(run, turn, at=turn.started_at)
-    completed_id = record(
-        run,
+    completed_id = run.record_turn(
+        turn,
         now,
         e.WorkflowTaskCompleted(
             scheduled_event_id=turn.scheduled_event_id,
@@ -215,8 +218,7 @@ def _apply(
         add_detached(shard, run, task_id, command)
     last_event_id = run.next_event_id - 1
     state.last_event_end = last_event_id
-    run.tail = []
-    run.tail_first = 0
+    run.begin_tail()
     run.ready_at = 0
     if decided.closing is not None:
         _close(shard, run, decided.closing, completed_id=completed_id, new_run_id=new_run_id)
@@ -230,28 +232,16 @@ def _apply(
     return WorkflowTaskReply(last_event_id=last_event_id)
 
 
-def _record_pair(run: Run, turn: Turn, *, at: int) -> None:
-    scheduled, started = turn_pair(
-        run.queue,
-        timeout=turn.deadline - turn.started_at,
-        attempt=turn.attempt,
-        scheduled_event_id=turn.scheduled_event_id,
-        identity=turn.identity,
-        suggest_continue_as_new=turn.suggest_continue_as_new,
-    )
-    run.record(at, scheduled)
-    run.record(at, started)
-
-
 def _carry_out(shard: Shard, run: Run, event: e.Event) -> None:
     """Record a command's event and do what must be in the same commit."""
+    if isinstance(event, e.ActivityTaskScheduled):
+        add_activity(shard, run, run.record(shard.now, event), event)
+        return
     if isinstance(event, e.TimerCanceled):
         timer = run.state.timers[event.timer_id]
         timing.drop_timer(shard, runs.user_timer(run, event.timer_id, timer.fire_at))
-    event_id = run.record(shard.now, event)
-    if isinstance(event, e.ActivityTaskScheduled):
-        add_activity(shard, run, event_id, event)
-    elif isinstance(event, e.TimerStarted):
+    run.record(shard.now, event)
+    if isinstance(event, e.TimerStarted):
         timing.set_timer(shard, runs.user_timer(run, event.timer_id, event.fire_at))
 
 
@@ -377,8 +367,9 @@ def _end_unfinished(shard: Shard, run: Run, event: e.Event, failure: Failure) ->
     offers.withdraw(shard, run)
     shard.gather.touch_run(run)
     if turn.attempt == 1:
-        _record_pair(run, turn, at=turn.started_at)
-        record(run, shard.now, event)
+        for at, shown_event in turn.pair:
+            run.record(at, shown_event)
+        run.record(shard.now, event)
     flush_parked(shard, run)
     run.state.sticky_worker = ""
     run.state.task_attempt = turn.attempt + 1
