@@ -1,6 +1,7 @@
 """Making tasks: standalone ones for clients and workflow code, and the ones of activities."""
 
 import hashlib
+from typing import Final
 
 import msgspec
 
@@ -19,6 +20,8 @@ from outlast.core.task import Task
 from outlast.core.units import later, operation_id_of
 from outlast.core.writes import TaskSpec, TaskStatus
 
+_encode: Final = msgspec.msgpack.Encoder().encode
+
 
 def enqueue(shard: Shard, request: EnqueueTask, *, namespace: str, principal: str) -> TaskEnqueuedReply:
     """Make a standalone task, once for its key.
@@ -33,7 +36,7 @@ def enqueue(shard: Shard, request: EnqueueTask, *, namespace: str, principal: st
         if row is not None:
             dedup.same_or_refuse(row, fingerprint)
             return TaskEnqueuedReply(task_id=row.id, replayed=True)
-    for known_id in (request.key, request.task_id):
+    for known_id in (request.task_id,) if request.key in {"", request.task_id} else (request.key, request.task_id):
         # A task whose id is its key keeps no row for the key: it is looked up by it.
         known = shard.tasks.get(known_id)
         if known is not None and (
@@ -77,7 +80,7 @@ def _known_task(known: Task, request: EnqueueTask, namespace: str, fingerprint: 
 
 
 def _spec_of(shard: Shard, request: EnqueueTask, namespace: str, fingerprint: str) -> TaskSpec:
-    due = later(shard.now, request.delay)
+    due = later(shard.now, request.delay) if request.delay else shard.now
     start_to_close = request.start_to_close
     if not start_to_close and not request.schedule_to_close:
         start_to_close = limits.START_TO_CLOSE
@@ -101,7 +104,7 @@ def _spec_of(shard: Shard, request: EnqueueTask, namespace: str, fingerprint: st
 def fingerprint_of(request: EnqueueTask) -> str:
     """Return what tells one enqueue from another under the same key: type, queue and input."""
     asked = (request.type, request.queue, request.input, request.delay)
-    return hashlib.blake2b(msgspec.msgpack.encode(asked), digest_size=12).hexdigest()
+    return hashlib.blake2b(_encode(asked), digest_size=12).hexdigest()
 
 
 def add_activity(shard: Shard, run: Run, event_id: int, event: e.ActivityTaskScheduled) -> None:

@@ -9,6 +9,7 @@ from outlast.core.task import Task
 
 UNIT = 1_000  # cost of one task in the key's unit
 BOOST = 1_000 * UNIT  # one step of priority is worth this many tasks
+MIDDLE = 3  # the priority that is neither ahead nor behind; 1 comes first, 5 last
 FAIR_COUNTER = "fair:"  # counter that keeps the pass of a queue over a change of owner
 
 
@@ -16,15 +17,17 @@ def order_key_of(shard: Shard, task: Task) -> int:
     """Return the key at which ``task`` stands in its queue from now on."""
     fair = fair_of(shard, task.namespace, task.queue)
     key = task.spec.fairness_key
-    now_at = max(fair.virtual, fair.last.get(key, fair.floor)) + UNIT
+    passed = fair.last.get(key, fair.floor)
+    now_at = max(fair.virtual, passed) + UNIT
     fair.last[key] = now_at
     if len(fair.last) > shard.config.fair_keys_max:
         _forget_keys(fair, keep=shard.config.fair_keys_max // 2)
-    name = f"{FAIR_COUNTER}{task.queue}"
-    if now_at > shard.counters.get((task.namespace, name), 0):
-        shard.counters[task.namespace, name] = now_at
-        shard.gather.counters[task.namespace, name] = now_at
-    return now_at - boost(task.spec.priority)
+    if now_at > fair.highest:
+        fair.highest = now_at
+        if not fair.moved:
+            fair.moved = True
+            shard.fairs_moved.append(fair)
+    return now_at - (MIDDLE - task.spec.priority) * BOOST
 
 
 def _forget_keys(fair: Fair, *, keep: int) -> None:
@@ -39,22 +42,19 @@ def _forget_keys(fair: Fair, *, keep: int) -> None:
     fair.last = {key: last[key] for key in by_pass[-keep:]}
 
 
-def boost(priority: int) -> int:
-    """Return how far ahead a priority (1 first, 5 last) puts a task."""
-    return (3 - priority) * BOOST
-
-
 def fair_of(shard: Shard, namespace: str, queue: str) -> Fair:
     """Return the fair-queueing state of a queue. After a change of owner it goes on from where the queue's pass stood."""
     fair = shard.fair.get((namespace, queue))
     if fair is None:
-        passed = shard.counters.get((namespace, f"{FAIR_COUNTER}{queue}"), 5 * BOOST)
-        fair = shard.fair[namespace, queue] = Fair(virtual=0, last={"": passed})
-        fair.virtual = passed
+        counter = (namespace, f"{FAIR_COUNTER}{queue}")
+        passed = shard.counters.get(counter, 5 * BOOST)
+        fair = Fair(counter=counter, virtual=passed, last={"": passed}, highest=passed)
+        shard.fair[namespace, queue] = fair
     return fair
 
 
 def given_out(shard: Shard, task: Task) -> None:
     """Move the queue's virtual time on to the task that was given out."""
     fair = fair_of(shard, task.namespace, task.queue)
-    fair.virtual = max(fair.virtual, task.order_key + boost(task.spec.priority))
+    passed = task.order_key + (MIDDLE - task.spec.priority) * BOOST
+    fair.virtual = max(fair.virtual, passed)

@@ -168,6 +168,8 @@ class Gather:
 
 def _moving_bytes(status: TaskStatus) -> int:
     """Return roughly how long a status is, which is written anew with every move of its task."""
+    if not status.result and status.failure is None and status.last_failure is None and status.details is None:
+        return 0
     size = sum(len(payload.data) for payload in status.result) if status.result else 0
     if status.details is not None:
         size += len(status.details.data)

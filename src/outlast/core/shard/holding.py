@@ -14,7 +14,7 @@ def hold(shard: Shard, task: Task) -> None:
     seen.leases += 1
     if task.status.suspect:
         seen.suspect = task.task_id
-    shard.expire_at(task.expiry(), "lease", task.task_id, task.lease)
+    shard.expiries.put(task.expiry(), "lease", task.task_id, task.lease)
 
 
 def unhold(shard: Shard, worker: str, task: Task) -> None:

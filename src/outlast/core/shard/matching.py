@@ -8,12 +8,12 @@ from outlast.core.errors import Busy
 from outlast.core.inputs import Poll, StopWorker, TaskToken
 from outlast.core.machines.task import suspect as is_suspect
 from outlast.core.replies import TaskLease, Work, WorkflowTask
-from outlast.core.run import Run
 from outlast.core.shard import attempts, offers, turns
 from outlast.core.shard.fairness import given_out
 from outlast.core.shard.readiness import put_in_window, window_of
-from outlast.core.shard.state import QueueName, Shard, WaitingPoll, WorkerSeen, poll_key
+from outlast.core.shard.state import QueueName, Shard, TaskQueue, WaitingPoll, WorkerSeen, poll_key
 from outlast.core.shard.why import POLLED_LATELY
+from outlast.core.shard.window import Window
 from outlast.core.task import LEASED, Task
 
 HOST_QUIET = 10 * 1_000_000_000  # a worker that was to run a suspect task and does not poll so long is passed over
@@ -135,9 +135,9 @@ def _serve(shard: Shard, waiting: WaitingPoll) -> None:
     work_turns: list[WorkflowTask] = []
     leased: list[TaskLease] = []
     for queue in poll.queues:
-        name = (waiting.namespace, queue)
-        while len(work_turns) < poll.workflow_slots and (run := _next_run(shard, name, poll)) is not None:
-            work_turns.append(turns.give(shard, run, poll))
+        room = poll.workflow_slots - len(work_turns)
+        if room > 0:
+            work_turns += _give_turns(shard, (waiting.namespace, queue), poll, room)
     if poll.slots > 0:
         leased = _lease_tasks(shard, waiting, seen)
     if not leased and not work_turns:
@@ -147,25 +147,26 @@ def _serve(shard: Shard, waiting: WaitingPoll) -> None:
     shard.answer(waiting.ticket, Work(tasks=tuple(leased), workflow_tasks=tuple(work_turns)))
 
 
-def _next_run(shard: Shard, queue: QueueName, poll: Poll) -> Run | None:
+def _give_turns(shard: Shard, queue: QueueName, poll: Poll, room: int) -> list[WorkflowTask]:
+    """Give out up to ``room`` turns: of runs that wait for this worker first, then of those that any may have."""
+    given: list[WorkflowTask] = []
+    worker = poll.worker
     for type_name in poll.workflow_types:
-        key = (*queue, type_name, poll.worker)
+        key = (*queue, type_name, worker)
         mine = shard.sticky.get(key)
         if mine is not None:
-            run = offers.take(shard, mine, worker=poll.worker)
-            if run is not None:
-                return run
-            del shard.sticky[key]
+            while len(given) < room and (run := offers.take(shard, mine, worker=worker)) is not None:
+                given.append(turns.give(shard, run, poll))
+            if not mine:
+                del shard.sticky[key]
     for type_name in poll.workflow_types:
         offered = shard.offers.get((*queue, type_name))
-        if offered is None:
-            continue
-        run = offers.take(shard, offered, worker="")
-        if not offered:
-            del shard.offers[*queue, type_name]
-        if run is not None:
-            return run
-    return None
+        if offered is not None:
+            while len(given) < room and (run := offers.take(shard, offered, worker="")) is not None:
+                given.append(turns.give(shard, run, poll))
+            if not offered:
+                del shard.offers[*queue, type_name]
+    return given
 
 
 def _lease_tasks(shard: Shard, waiting: WaitingPoll, seen: WorkerSeen) -> list[TaskLease]:
@@ -182,8 +183,9 @@ def _lease_tasks(shard: Shard, waiting: WaitingPoll, seen: WorkerSeen) -> list[T
         shard.hosts.pop(seen.suspect, None)
         seen.suspect = ""
     for queue in poll.queues:
+        windows = _windows(shard, waiting.namespace, queue, poll)
         while len(leased) < poll.slots and shard.gather.bytes < shard.config.batch_bytes_max:
-            task = _next_task(shard, (waiting.namespace, queue), poll)
+            task = _next_task(shard, windows)
             if task is None:
                 break
             if task.status.lost_in_a_row and is_suspect(task):
@@ -220,20 +222,24 @@ def look_at_host(shard: Shard, task_id: str) -> None:
         put_in_window(shard, task)
 
 
-def _next_task(shard: Shard, queue: QueueName, poll: Poll) -> Task | None:
-    """Take the ready task with the smallest order key among the types that the worker knows."""
+def _windows(shard: Shard, namespace: str, queue: str, poll: Poll) -> list[tuple[TaskQueue, Window[str]]]:
+    names = [(namespace, queue, type_name) for type_name in poll.task_types]
+    return [(name, shard.ready[name]) for name in names if name in shard.ready]
+
+
+def _next_task(shard: Shard, windows: list[tuple[TaskQueue, Window[str]]]) -> Task | None:
+    """Take the ready task with the smallest order key among ``windows``, those of the types that the worker knows."""
     best = None
-    for type_name in poll.task_types:
-        window = shard.ready.get((*queue, type_name))
-        if window is None:
-            continue
+    for name, window in windows:
         heap = window.heap
         while heap and not _stands(shard, heap[0][1], heap[0][0][0]):
             window.pop()
-        if window.wants_page():
-            shard.short.append((*queue, type_name))
-        # A row beyond what the window covers waits for the page on its way: there may be one before it.
-        if heap and window.covers(heap[0][0]) and (best is None or heap[0][0] < best.heap[0][0]):
+        if window.low is not None:
+            if window.wants_page():
+                shard.short.append(name)
+            if heap and not window.covers(heap[0][0]):
+                continue  # it waits for the page on its way: there may be one before it
+        if heap and (best is None or heap[0][0] < best.heap[0][0]):
             best = window
     if best is None:
         return None
@@ -246,9 +252,10 @@ def _next_task(shard: Shard, queue: QueueName, poll: Poll) -> Task | None:
 
 def _stands(shard: Shard, task_id: str, order_key: int) -> bool:
     task = shard.tasks.get(task_id)
-    if task is None:
+    if task is None or not task.ready or task.order_key != order_key or task_id in shard.hosts:
         return False
-    return task.ready and task.order_key == order_key and task_id not in shard.hosts and not _overdue(shard, task)
+    spec = task.spec
+    return not (spec.start_by or spec.close_by) or not _overdue(shard, task)
 
 
 def _overdue(shard: Shard, task: Task) -> bool:
@@ -267,12 +274,13 @@ def _lease(shard: Shard, task: Task, poll: Poll) -> TaskLease:
 def lease_of(shard: Shard, task: Task) -> TaskLease:
     """Return what the worker that holds ``task`` is told."""
     spec, status = task.spec, task.status
+    attempts_max = spec.retry.attempts_max
     return TaskLease(
         token=TaskToken(task.task_id, task.lease),
         type=task.type,
         queue=task.queue,
         attempt=task.attempt,
-        attempts_max=task.attempts_max,
+        attempts_max=attempts_max,
         input=spec.input,
         headers=spec.headers,
         operation_id=spec.operation_id,
@@ -287,7 +295,7 @@ def lease_of(shard: Shard, task: Task) -> TaskLease:
         enqueued_at=task.enqueued_at,
         started_at=status.started_at,
         deadline=status.attempt_deadline,
-        begin_needed=task.begin_needed,
+        begin_needed=attempts_max == 1,
         priority=spec.priority,
     )
 

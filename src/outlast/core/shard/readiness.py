@@ -15,14 +15,19 @@ def add(shard: Shard, task: Task, *, delay: int) -> None:
     """Take a new task in; it becomes ready now or after ``delay``."""
     shard.queues.setdefault(task.namespace, set()).add(task.queue)
     shard.tasks[task.task_id] = task
-    shard.absent.pop(("task", task.task_id), None)
+    if shard.absent:
+        shard.absent.pop(("task", task.task_id), None)
     shard.count_task(task, None)
-    note(shard, task.task_id)
-    for kind, at in ((TimerKind.TASK_START_BY, task.spec.start_by), (TimerKind.TASK_CLOSE_BY, task.spec.close_by)):
-        if at:
-            timing.set_timer(shard, task_timer(task, kind, at))
-    task.run_at = later(shard.now, delay)
+    if not task.run_id:  # an activity's id is made from that of its run
+        note(shard, task.task_id)
+    spec = task.spec
+    if spec.start_by:
+        timing.set_timer(shard, task_timer(task, TimerKind.TASK_START_BY, spec.start_by))
+    if spec.close_by:
+        timing.set_timer(shard, task_timer(task, TimerKind.TASK_CLOSE_BY, spec.close_by))
+    task.run_at = shard.now
     if delay:
+        task.run_at = later(shard.now, delay)
         timing.set_timer(shard, task_timer(task, TimerKind.TASK_DUE, task.run_at))
         shard.gather.touch_task(task)
     else:
@@ -48,17 +53,20 @@ def make_ready(shard: Shard, task: Task) -> None:
 
 def put_in_window(shard: Shard, task: Task) -> None:
     """Put a ready task where pollers find it, or leave it to its row if the window does not reach so far."""
+    if task.in_window:
+        return
     name = (task.namespace, task.queue, task.type)
     window = shard.ready.get(name)
     if window is None:
         if len(shard.ready) >= shard.config.names_max:
             return  # it is read when somebody polls for it
         window = window_of(shard, name)
-    if task.in_window or not window.put((task.order_key, task.task_id), task.task_id, number=shard.gather.number):
+    number = shard.gather.number
+    if not window.put((task.order_key, task.task_id), task.task_id, number=number):
         return
     task.in_window = True
     shard.hot[task.namespace, task.queue] = None
-    for task_id in window.evict(number=shard.gather.number):
+    for task_id in window.evict(number=number):
         if (dropped := shard.tasks.get(task_id)) is not None:
             dropped.in_window = False
 

@@ -1,6 +1,7 @@
 """Runs: how they begin, what reaches them from outside, how they end."""
 
 import hashlib
+from typing import Final
 
 import msgspec
 
@@ -26,6 +27,8 @@ from outlast.core.shard.freshness import note
 from outlast.core.shard.histories import append, drop_parked, flush_parked
 from outlast.core.shard.state import Shard, Waiter
 from outlast.core.writes import RunFixed, TimerKind, TimerRow
+
+_encode: Final = msgspec.msgpack.Encoder().encode
 
 MADE_ID = "w-"  # begins a workflow id that is made from the key of its start
 USER_TIMER = "/t:"  # parts the run id from the timer id in a row's id
@@ -81,7 +84,7 @@ def start(shard: Shard, request: StartWorkflow, *, namespace: str, principal: st
         terminate_run(shard, known, reason="a start of the same id took its place", identity=request.identity)
     elif known is not None:
         _check_reuse(request, workflow_id, known)
-    run = open_run(shard, request, namespace=namespace, principal=principal, fingerprint=fingerprint)
+    run = open_run(shard, request, workflow_id, namespace=namespace, principal=principal, fingerprint=fingerprint)
     dedup.keep_start(shard, namespace, workflow_id, request, dedup.Started(run.run_id, fingerprint, made=True))
     return WorkflowStarted(workflow_id=workflow_id, run_id=run.run_id)
 
@@ -108,10 +111,12 @@ def fingerprint_of(request: StartWorkflow) -> str:
 
 
 def _fingerprint_of(asked: tuple[object, ...]) -> str:
-    return hashlib.blake2b(msgspec.msgpack.encode(asked), digest_size=12).hexdigest()
+    return hashlib.blake2b(_encode(asked), digest_size=12).hexdigest()
 
 
-def open_run(shard: Shard, request: StartWorkflow, *, namespace: str, principal: str, fingerprint: str) -> Run:
+def open_run(
+    shard: Shard, request: StartWorkflow, workflow_id: str, *, namespace: str, principal: str, fingerprint: str
+) -> Run:
     """Begin the first run of a chain."""
     event = e.WorkflowExecutionStarted(
         workflow_type=request.type,
@@ -141,7 +146,7 @@ def open_run(shard: Shard, request: StartWorkflow, *, namespace: str, principal:
         start_request_id=request.request_id,
         start_fingerprint=fingerprint,
     )
-    return _open(shard, event, fixed, namespace=namespace, workflow_id=workflow_id_of(request))
+    return _open(shard, event, fixed, namespace=namespace, workflow_id=workflow_id)
 
 
 def _open(shard: Shard, event: e.WorkflowExecutionStarted, fixed: RunFixed, *, namespace: str, workflow_id: str) -> Run:
@@ -164,8 +169,9 @@ def _open(shard: Shard, event: e.WorkflowExecutionStarted, fixed: RunFixed, *, n
     )
     shard.runs[run.run_id] = run
     shard.latest[namespace, workflow_id] = run.run_id
-    shard.absent.pop(("workflow", namespace, workflow_id), None)
-    shard.absent.pop(("run", run.run_id), None)
+    if shard.absent:
+        shard.absent.pop(("workflow", namespace, workflow_id), None)
+        shard.absent.pop(("run", run.run_id), None)
     shard.count_run(run, None)
     note(shard, run.run_id)
     note(shard, workflow_id.removeprefix(MADE_ID))

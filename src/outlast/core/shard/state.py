@@ -73,9 +73,12 @@ class WorkerSeen:
 class Fair:
     """Start-time fair queueing of one (namespace, task queue)."""
 
+    counter: tuple[str, str]  # namespace and name of the counter that keeps the highest pass
     virtual: int = 0  # order key of what was given out last
     last: dict[str, int] = field(default_factory=dict[str, int])  # fairness key -> its last pass
     floor: int = 0  # where a key that is not in `last` stands at least
+    highest: int = 0  # of all passes
+    moved: bool = False  # `highest` has to be written with the batch that gathers
 
 
 @dataclass(slots=True, eq=False)
@@ -112,6 +115,7 @@ class Shard:
         default_factory=dict[str, WorkerName]
     )  # suspect task -> worker that takes it when idle
     fair: dict[QueueName, Fair] = field(default_factory=dict[QueueName, Fair])
+    fairs_moved: list[Fair] = field(default_factory=list[Fair])
     offers: dict[TaskQueue, deque[str]] = field(default_factory=dict[TaskQueue, deque[str]])  # runs that need a turn
     sticky: dict[tuple[str, str, str, str], deque[str]] = field(
         default_factory=dict[tuple[str, str, str, str], deque[str]]
@@ -186,6 +190,10 @@ class Shard:
             name = f"tasks:{queue}:{state}" if isinstance(state, TaskState) else f"runs:{state}"
             if by:
                 self.count(namespace, name, by)
+        for fair in self.fairs_moved:
+            self.counters[fair.counter] = self.gather.counters[fair.counter] = fair.highest
+            fair.moved = False
+        self.fairs_moved.clear()
         if self.freshest > self.counters.get(FRESHEST, 0):
             self.counters[FRESHEST] = self.gather.counters[FRESHEST] = self.freshest
 
