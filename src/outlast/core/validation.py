@@ -110,8 +110,10 @@ def validate(request: Request) -> None:
     The items of a batch are looked at by ``faults_of``, so that a bad one refuses only itself.
     """
     match request:
-        case AwaitTask():  # first, as it comes most often
+        case AwaitTask():  # first, as these come most often
             _key("task_id", request.task_id, needed=True)
+        case AwaitWorkflow():
+            _workflow_id(request.workflow_id)
         case StartWorkflow():
             _start(request)
         case EnqueueTask():
@@ -127,7 +129,7 @@ def validate(request: Request) -> None:
             _workflow_id(request.workflow_id)
             _key("request_id", request.request_id, needed=True)
             _text("reason", request.reason)
-        case DescribeWorkflow() | AwaitWorkflow():
+        case DescribeWorkflow():
             _workflow_id(request.workflow_id)
         case CancelTask():
             _key("task_id", request.task_id, needed=True)

@@ -91,9 +91,12 @@ class ShardCore:
 
         ``size`` is how many bytes it has on the wire: about what it may add to a batch.
         """
-        if self._stopped(ticket):
+        shard = self.shard
+        if shard.stepped_down:
+            self._stopped(ticket)
             return
-        self._pass_time(now)
+        if now > shard.now:
+            self._pass_time(now)
         self._admit(Admitted(ticket, request, namespace, principal, size))
         self._after()
 
@@ -222,10 +225,12 @@ class ShardCore:
 
     def _pass_time(self, now: int) -> None:
         shard = self.shard
+        if now <= shard.now:
+            return
         if now - shard.now > shard.config.stall:
             # We were not running. What workers sent meanwhile is still on its way here: grant every lease a fresh term.
             shard.stalled_at = now
-        shard.now = max(shard.now, now)
+        shard.now = now
 
     def _after(self) -> None:
         """Do what an input may have made necessary. Ends the core when it no longer may serve."""
@@ -236,8 +241,10 @@ class ShardCore:
                 self._admit(Admitted(None, found, "", ""))
         if shard.recalled:
             loading.recall_runs(shard, self.loading)
-        loading.ask_keys(shard, self.loading)
-        loading.ask_pages(shard, self.loading)
+        if self.loading.wanted:
+            loading.ask_keys(shard, self.loading)
+        if shard.short or shard.timers.low is not None:
+            loading.ask_pages(shard, self.loading)
         if shard.now >= shard.serve_until:
             self._lease_over()
 

@@ -99,9 +99,7 @@ def _want(loading: Loading, keys: list[Key]) -> None:
 
 
 def ask_keys(shard: Shard, loading: Loading) -> None:
-    """Ask for everything that inputs of this stretch need, in one load."""
-    if not loading.wanted:
-        return
+    """Ask for everything that inputs of this stretch want, in one load."""
     keys, loading.wanted = list(loading.wanted), {}
     load = LoadKeys(
         workflows=tuple((key[1], key[2]) for key in keys if key[0] == "workflow"),

@@ -5,9 +5,13 @@ from typing import Final, NamedTuple
 
 from outlast.core import limits
 from outlast.core.inputs import (
+    AwaitTask,
+    AwaitWorkflow,
     Begin,
     CompleteTasks,
     CompleteWorkflowTasks,
+    DescribeTask,
+    DescribeWorkflow,
     EnqueueTasks,
     Heartbeat,
     Request,
@@ -21,6 +25,10 @@ from outlast.engine.ticket import Ticket
 RESERVED: Final[frozenset[type]] = frozenset(
     {Begin, CompleteTasks, CompleteWorkflowTasks, Heartbeat, ReturnTasks, StopWorker}
 )
+
+
+# These add nothing to a batch.
+ONLY_READS: Final[frozenset[type]] = frozenset({AwaitTask, AwaitWorkflow, DescribeTask, DescribeWorkflow})
 
 
 class Letter(NamedTuple):
@@ -76,6 +84,8 @@ class Mailbox:
 
 def weight_of(request: Request) -> int:
     """Return how many entities ``request`` is about: what it costs to handle."""
+    if type(request) in ONLY_READS:
+        return 1  # most are
     match request:
         case EnqueueTasks() | StartWorkflows() | CompleteTasks() | Heartbeat():
             return len(request.items) or 1

@@ -21,7 +21,7 @@ from outlast.core.shard.outputs import Answer, Ask, StepDown
 from outlast.core.units import Fence
 from outlast.core.writes import Batch, CommitOutcome, LoadKeys, Page
 from outlast.engine.ports import Clock, Observer
-from outlast.engine.shard.mailbox import RESERVED, Letter, Mailbox
+from outlast.engine.shard.mailbox import ONLY_READS, RESERVED, Letter, Mailbox
 from outlast.engine.ticket import NobodyWaits, Ticket
 from outlast.store.base import Store, StoreError
 
@@ -208,7 +208,8 @@ class Shell:
     def _handle(self, core: ShardCore) -> None:
         handled = 0
         mailbox, now = self._mailbox, self._clock.now()
-        while mailbox and handled < TURN_WEIGHT and not core.full:
+        full = core.full
+        while mailbox and handled < TURN_WEIGHT and not full:
             letter = mailbox.take()
             ticket, request, namespace, principal, weight, size = letter
             if ticket.gone:
@@ -225,7 +226,8 @@ class Shell:
                 self._release(ticket, _POISON, None)
                 raise
             handled += weight
-        if mailbox and not core.full:
+            full = type(request) not in ONLY_READS and core.full
+        if mailbox and not full:
             self._wake()
 
     def _drain(self, core: ShardCore) -> None:
@@ -244,7 +246,7 @@ class Shell:
 
     def _answer(self, ticket: Ticket, reply: Reply) -> None:
         letter = self._open.pop(ticket, None) or self._departed.pop(ticket, None)
-        if isinstance(reply, Refused) and reply.code == "unavailable" and self.trouble.code == "store_full":
+        if type(reply) is Refused and reply.code == "unavailable" and self.trouble.code == "store_full":
             reply = self._unserved()
         self._release(ticket, reply, letter)
 
