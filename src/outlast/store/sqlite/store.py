@@ -23,6 +23,7 @@ from outlast.store.sqlite import listing, opening, queries, reading, references,
 from outlast.store.sqlite.checkpointer import Checkpointer
 from outlast.store.sqlite.connection import Connection, connect
 from outlast.store.sqlite.lock import FileLock, Holder
+from outlast.store.sqlite.place import Place
 from outlast.store.sqlite.thread import WriterThread
 
 NOTE_EVERY: Final = SECOND  # how often the lock file learns the number of the last commit
@@ -33,6 +34,8 @@ CHECKPOINT_SECONDS_MAX: Final = 1.0  # of one such wait
 READ_SECONDS_MAX: Final = 1.0  # of one read, which holds up the event loop
 READ_STEPS: Final = 100_000  # of SQLite's machine between two looks at the clock
 DEDUP_SLICE: Final = 10_000  # rows of one step of forgetting: commits go on between the steps
+
+PUT_BACK: Final = "Look at the disk; put the files back as they were, or restore the last backup. No restart is needed."
 
 _T = TypeVar("_T")
 _log: Final = logging.getLogger("outlast.store")
@@ -74,6 +77,7 @@ class SqliteStore:
         self._noted_at = 0
         self._logged_at = -FAULT_LOG_EVERY
         self._incarnation = 1
+        self._place = Place(self.path)
         self._number = 0
         self._broken = ""
         self._opened = False
@@ -200,6 +204,7 @@ class SqliteStore:
         except apsw.Error as error:
             raise opening.said(error, self.path) from error
         self._opened, self._broken = True, ""
+        self._place.note()
         self._note()
 
     def _open_connections(self, before: Holder) -> None:
@@ -253,7 +258,7 @@ class SqliteStore:
 
     def _claim(self, owner: str, now: int, lease_until: int) -> Claim:
         if self._broken:
-            raise StoreError("unavailable", self._broken, remedy="Look at the disk, then start the engine again.")
+            raise StoreError("unavailable", self._broken, remedy=PUT_BACK)
         writer = self._connection()
         try:
             writer.execute("BEGIN IMMEDIATE")
@@ -267,6 +272,8 @@ class SqliteStore:
         except BaseException:
             writing.roll_back(writer)
             raise
+        if self._lost_its_place():
+            raise StoreError("unavailable", self._broken, remedy=PUT_BACK)
         self._incarnation, self._number = claim.fence.incarnation, claim.last_number
         return claim
 
@@ -301,6 +308,8 @@ class SqliteStore:
             return CommitOutcome.UNKNOWN
         outcome, error = writing.commit(self._connection(), batch)
         if outcome is CommitOutcome.DONE:
+            if self._lost_its_place():
+                return CommitOutcome.UNKNOWN  # it is in a file that nobody will find again
             self._number = batch.number
             self._after_commit()
         elif error is not None:
@@ -341,6 +350,13 @@ class SqliteStore:
             # The system may forget pages that it failed to write and call the next fsync a success. Nothing may be
             # built on them; opening again reads what is there and writes it anew.
             self._broken = f"The disk failed to sync {self.path}: {error}."
+
+    def _lost_its_place(self) -> bool:
+        fault = "" if self._vfs else self._place.fault()
+        if fault:
+            self._broken = self.last_fault = fault
+            _log.error("store_moved path=%s fault=%s", self.path, fault)
+        return bool(fault)
 
     def _forget_slice(self, after: tuple[str, str, str], before_period: int) -> tuple[int, tuple[str, str, str] | None]:
         writer = self._connection()
