@@ -1,7 +1,7 @@
 """A client that speaks ASGI to an application in this process."""
 
 import asyncio
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,8 +40,12 @@ class AsgiClient:
         headers: dict[str, str] | None = None,
         hang_up: asyncio.Event | None = None,
         slow: bool = False,
+        on_piece: Callable[[bytes], None] | None = None,
     ) -> Response:
-        """Return the response; with ``hang_up`` the connection closes when that is set; ``slow`` never ends the body."""
+        """Return the response; with ``hang_up`` the connection closes when that is set; ``slow`` never ends the body.
+
+        ``on_piece`` is told the body so far, with each piece of it.
+        """
         parts = body if isinstance(body, list) else [body]
         sent = {**self._headers, **(headers or {})}
         if json is not None:
@@ -74,6 +78,8 @@ class AsgiClient:
                 response.headers = {name.decode(): value.decode() for name, value in message["headers"]}
             else:
                 response.body += message["body"]
+                if on_piece is not None:
+                    on_piece(response.body)
 
         await self._app(scope, receive, send)
         return response

@@ -56,6 +56,7 @@ PAGE_ROWS: Final = 1_000  # rows of one load
 FAIR_KEYS_MAX: Final = 10_000  # fairness keys of one queue whose passes are remembered
 RUNS_CACHED_MAX: Final = 10_000  # runs in memory that nobody needs at the moment
 TASKS_CACHED_MAX: Final = 30_000
+STREAMS_MAX: Final = 1_000  # event streams over HTTP that are open at once
 WAITERS_MAX: Final = 100_000  # callers waiting for a result
 POLLS_MAX: Final = 10_000  # workers' requests for work that wait
 POLL_ANSWERS_MAX: Final = 10_000  # answered poll ids kept, to give the same leases again

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
@@ -20,6 +21,7 @@ from outlast.gateway.problems import problem
 from outlast.gateway.reading import read_body, read_query
 from outlast.gateway.route import Right, Route
 from outlast.gateway.router import Router
+from outlast.gateway.streams import Streams
 from outlast.gateway.table import ROUTES
 from outlast.protocol.errors import refused
 from outlast.protocol.version import HEADER, PROTOCOL
@@ -28,6 +30,8 @@ from outlast.store.base import StoreError
 LOG: Final = logging.getLogger("outlast.gateway")
 
 ID_HEADER: Final = "x-request-id"
+SEND_WITHIN: Final = 30.0  # seconds that a reader of a stream may take nothing
+ABORT: Final = "outlast.abort"  # where the scope has what cuts the connection
 OPERATION: Final = "outlast.operation"  # where the scope keeps what was called
 GOOD_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
@@ -56,6 +60,7 @@ class Gateway:
         self._admission = Admission(policy.rate)
         self._router = Router(ROUTES)
         self._open = OpenDoor(engine)
+        self._streams = Streams()
 
     def replace(self, policy: Policy) -> None:
         """Go by ``policy`` from the next request on."""
@@ -75,7 +80,7 @@ class Gateway:
             answer = await self._answer(scope, headers, receive, request_id)
             self._meter.answered(scope.get(OPERATION, "none"), getattr(answer, "status", 200), time() - began)
             if isinstance(answer, StreamAnswer):
-                await _stream(send, answer, request_id)
+                await self._stream(scope, receive, send, answer, request_id)
                 return
         except CallerGone:
             return
@@ -107,9 +112,38 @@ class Gateway:
             )
         return problem(reply, request_id=request_id, msgpack=msgpack)
 
+    async def _stream(self, scope: Scope, receive: Receive, send: Send, answer: StreamAnswer, request_id: str) -> None:
+        """Send the pieces. A reader that takes none for SEND_WITHIN is cut off: it would hold memory for nothing."""
+        headers = [
+            *_ALWAYS,
+            (b"x-request-id", request_id.encode()),
+            (b"x-accel-buffering", b"no"),  # proxies would else hold events back
+            (b"content-type", answer.content_type.encode()),
+            *((name.encode(), value.encode("latin-1", "replace")) for name, value in answer.headers),
+        ]
+        try:
+            async with aclosing(answer.pieces) as pieces:
+                await send({"type": "http.response.start", "status": 200, "headers": headers})
+                if scope["method"] != "HEAD":
+                    async for piece in pieces:
+                        async with asyncio.timeout(SEND_WITHIN):
+                            await send({"type": "http.response.body", "body": piece, "more_body": True})
+                await send({"type": "http.response.body", "body": b""})
+        except TimeoutError:
+            LOG.info("stream_cut request=%s: nothing was read for %g s", request_id, SEND_WITHIN)
+            if (abort := scope.get(ABORT)) is not None:
+                abort()
+            while (await receive())["type"] != "http.disconnect":
+                pass
+        finally:
+            answer.on_end()
+
     def _metrics(self, headers: Mapping[str, str]) -> Answer:
         self._gate.caller_of(headers).require(Right.READ, "")
-        gauges = (("outlast_ready", "1 while requests are taken.", float(self._engine.health().ready)),)
+        gauges = (
+            ("outlast_ready", "1 while requests are taken.", float(self._engine.health().ready)),
+            ("outlast_streams_open", "Event streams that are read.", float(self._streams.open)),
+        )
         return Answer(200, exposition(self._meter, gauges), CONTENT_TYPE)
 
     async def _route(
@@ -139,6 +173,7 @@ class Gateway:
             params=found.params,
             path=quote(raw_path.partition(b"?")[0], safe="/%:@!$&'()*+,;=~-._"),
             request_id=request_id,
+            streams=self._streams,
         )
         if route.wire:
             _require_protocol(headers)
@@ -203,19 +238,6 @@ async def _send(send: Send, answer: Answer, request_id: str, *, body: bool) -> N
         ]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body if body else b""})
-
-
-async def _stream(send: Send, answer: StreamAnswer, request_id: str) -> None:
-    headers = [
-        *_ALWAYS,
-        (b"x-request-id", request_id.encode()),
-        (b"content-type", answer.content_type.encode()),
-        *((name.encode(), value.encode("latin-1", "replace")) for name, value in answer.headers),
-    ]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    async for piece in answer.pieces:
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
 
 
 def _shown(scope: Scope) -> str:

@@ -14,6 +14,7 @@ from outlast.core.replies import Refused, Reply
 from outlast.engine.frontend import Engine
 from outlast.engine.ticket import FutureTicket
 from outlast.gateway.auth import Caller
+from outlast.gateway.streams import Streams
 from outlast.protocol.errors import exception_of
 from outlast.protocol.wire import JSON, MSGPACK, encode
 
@@ -50,6 +51,7 @@ class StreamAnswer:
 
     pieces: AsyncGenerator[bytes]
     content_type: str
+    on_end: Callable[[], None]
     headers: tuple[tuple[str, str], ...] = ()
 
 
@@ -67,6 +69,7 @@ class Exchange:
     params: Mapping[str, str] = field(default_factory=dict[str, str])
     path: str = ""
     request_id: str = ""
+    streams: Streams = field(default_factory=Streams)
     query: msgspec.Struct | None = None
     taken: msgspec.Struct | None = None
     raw: bytes = b""

@@ -167,6 +167,13 @@ class HistoryOut(msgspec.Struct, kw_only=True, frozen=True):
     closed: bool
 
 
+class ClosedOut(msgspec.Struct, kw_only=True, frozen=True):
+    """The end of a stream: the run has closed with event ``last``."""
+
+    run_id: str
+    last: int
+
+
 class TaskRow(msgspec.Struct, kw_only=True, frozen=True):
     """A task in a list: without what may be large."""
 

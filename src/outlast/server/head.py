@@ -30,6 +30,8 @@ class BoundedHead(HttpToolsProtocol):
         """A new request begins on the connection."""
         self._in_head, self._head_bytes = True, 0
         super().on_message_begin()
+        # A reader that takes nothing would be waited for when its connection is closed in good order.
+        self.scope["outlast.abort"] = self.transport.abort  # type: ignore[typeddict-unknown-key]  # pyright: ignore[reportGeneralTypeIssues]
 
     def on_headers_complete(self) -> None:
         """What follows is the body, which the gateway bounds."""

@@ -21,8 +21,8 @@ from outlast.core.inputs import (
     ReturnTasks,
     StopWorker,
 )
-from outlast.core.replies import Refused, Reply
-from outlast.gateway.auth import LOCAL
+from outlast.core.replies import Refused, Reply, TaskInfo
+from outlast.gateway.auth import EVERY, LOCAL
 from outlast.gateway.exchange import Answer, Exchange
 from outlast.gateway.problems import status_of
 from outlast.gateway.reading import malformed, read_query
@@ -41,7 +41,7 @@ async def call(exchange: Exchange) -> Answer:
         request = decode_request(await exchange.body(), json=json)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise malformed(error) from None
-    _admit(exchange, request)
+    await _admit(exchange, request)
     if may_wait(request):
         reply = await exchange.while_connected(exchange.submit(request))
     else:
@@ -64,7 +64,7 @@ async def calls(exchange: Exchange) -> Answer:
             "limit_exceeded", f"There are {len(requests)} requests; {CALLS_MAX} are allowed.", remedy="Send fewer."
         )
     for request in requests:
-        _admit(exchange, request)
+        await _admit(exchange, request)
         if may_wait(request):
             raise Invalid(
                 "invalid_request",
@@ -154,7 +154,7 @@ async def count_tasks(exchange: Exchange) -> Answer:
     return _read(exchange, count)
 
 
-def _admit(exchange: Exchange, request: Request) -> None:
+async def _admit(exchange: Exchange, request: Request) -> None:
     """Raise Denied for what the caller may not do, Invalid for a reference to stored data.
 
     Such a reference is the engine's to make: taken from outside it would read what others stored.
@@ -167,8 +167,25 @@ def _admit(exchange: Exchange, request: Request) -> None:
             caller.require("read" if isinstance(request, _READS) else "operate", exchange.namespace)
         if isinstance(request, Poll):
             caller.require_queues(request.queues)
+        elif EVERY not in caller.queues:
+            await _require_own_tasks(exchange, request)
     if any(payload.blob for payload in payloads_in(request)):
         raise Invalid("invalid_request", "A payload refers to stored data.", remedy="Send the data itself.")
+
+
+async def _require_own_tasks(exchange: Exchange, request: Request) -> None:
+    """Raise Denied when a worker that is bound to queues speaks of a task of another queue."""
+    match request:
+        case Begin() | ReturnTasks():
+            ids = {token.task_id for token in request.tokens}
+        case Heartbeat() | CompleteTasks():
+            ids = {item.token.task_id for item in request.items}
+        case _:
+            return
+    for id_ in ids:
+        info = await exchange.ask(DescribeTask(task_id=id_))
+        if isinstance(info, TaskInfo):
+            exchange.caller.require_queues((info.queue,))
 
 
 def _read(exchange: Exchange, value: object) -> Answer:

@@ -11,7 +11,7 @@ from outlast.core.inputs import (
 )
 from outlast.core.replies import Accepted, WorkflowInfo, WorkflowOutcome, WorkflowStarted
 from outlast.gateway.conditional import with_etag
-from outlast.gateway.exchange import Answer, Exchange, answer
+from outlast.gateway.exchange import Answer, Exchange, StreamAnswer, answer
 from outlast.gateway.given import (
     AcceptedOut,
     CountOut,
@@ -26,6 +26,7 @@ from outlast.gateway.given import (
 from outlast.gateway.keys import fingerprint
 from outlast.gateway.pages import with_link
 from outlast.gateway.taken import (
+    EventsQuery,
     HistoryQuery,
     QueryIn,
     ResultQuery,
@@ -38,7 +39,7 @@ from outlast.gateway.taken import (
     wait_of,
 )
 from outlast.gateway.values import attributes_of, payloads, span
-from outlast.gateway.watching import history_after
+from outlast.gateway.watching import event_stream, history_after
 
 
 async def start(exchange: Exchange) -> Answer:
@@ -128,6 +129,12 @@ async def history(exchange: Exchange) -> Answer:
         closed=closed,
     )
     return with_link(exchange, answer(body), after=str(last) if body.more else "")
+
+
+async def events(exchange: Exchange) -> Answer | StreamAnswer:
+    """The events as they come."""
+    asked = exchange.asked(EventsQuery)
+    return await event_stream(exchange, exchange.params["id"], asked.run_id, after=asked.after)
 
 
 async def result(exchange: Exchange) -> Answer:
