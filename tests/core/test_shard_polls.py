@@ -3,8 +3,8 @@
 import pytest
 
 from outlast.core import inputs as i
-from outlast.core import replies
-from outlast.core.shard import due, matching
+from outlast.core import limits, replies
+from outlast.core.shard import matching
 from outlast.core.shard.config import ShardConfig
 from outlast.core.shard.state import Shard
 from outlast.core.units import MINUTE, SECOND
@@ -174,7 +174,7 @@ def test_polls_that_end_together_are_matched_once(monkeypatch: pytest.MonkeyPatc
 
 
 def test_one_tick_ends_a_bounded_number_of_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(due, "AT_ONCE", 5)
+    monkeypatch.setattr(limits, "DUE_AT_ONCE", 5)
     world = World()
     polls = [
         world.send(i.Poll(poll_id=f"p{n}", worker="w", queues=("default",), task_types=("job",), slots=1, wait=SECOND))

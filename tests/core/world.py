@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from outlast.core import events as e
 from outlast.core import inputs as i
 from outlast.core import replies
-from outlast.core.codec import decode_events, decode_status
+from outlast.core.codec import decode_events
 from outlast.core.commands import Command
 from outlast.core.failure import Failure, FailureKind
 from outlast.core.inputs import Request
@@ -16,7 +16,7 @@ from outlast.core.shard.config import ShardConfig
 from outlast.core.shard.core import ShardCore
 from outlast.core.shard.outputs import Answer, Ask, StepDown
 from outlast.core.units import SECOND
-from outlast.core.writes import AttemptRow, Batch, CommitOutcome, Page, TaskRow, TaskStatus
+from outlast.core.writes import AttemptRow, Batch, CommitOutcome, Page, TaskRow
 from outlast.store.memory.tables import Tables
 
 R = TypeVar("R")
@@ -289,9 +289,6 @@ class World:
 
     def task_row(self, task_id: str = "t") -> TaskRow:
         return self.tables.tasks[task_id]
-
-    def task_status(self, task_id: str = "t") -> TaskStatus:
-        return decode_status(self.tables.tasks[task_id].status)
 
     def attempts(self, task_id: str = "t") -> list[AttemptRow]:
         """Return the attempt rows of a task in order of lease, evidence behind what it is about."""

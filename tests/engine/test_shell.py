@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from outlast.core import limits
 from outlast.core.errors import Busy, NotFound, StoreFull, Unavailable
 from outlast.core.inputs import Begin, CompleteTasks, Completion, DescribeTask, EnqueueTask, EnqueueTasks, TaskSucceeded
 from outlast.core.replies import CompletionsReply, Refused, TaskEnqueuedReply, TaskInfo, TaskState, Work
@@ -18,6 +19,7 @@ from outlast.engine.inprocess import InProcessTransport
 from outlast.engine.ports import NobodyWatches
 from outlast.engine.shard.mailbox import Mailbox
 from outlast.engine.ticket import NobodyWaits
+from outlast.server.clock import GuardedClock
 from outlast.store.base import StoreError
 from outlast.store.memory.blobs import MemoryBlobStore
 from outlast.store.memory.store import MemoryStore
@@ -468,3 +470,12 @@ def _done(polled: Work) -> CompleteTasks:
     return CompleteTasks(
         worker="w1", items=tuple(Completion(token=lease.token, outcome=TaskSucceeded()) for lease in polled.tasks)
     )
+
+
+def test_an_engine_that_takes_any_namespace_takes_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "NAMESPACES_MAX", 3)
+    engine = Engine(MemoryStore(), MemoryBlobStore(), clock=GuardedClock(), entropy=ENTROPY, any_namespace=True)
+
+    known = [engine.knows(name) for name in ("default", "", "a\nb", "x" * 300, "one", "two", "three", "one")]
+
+    assert known == [True, False, False, False, True, True, False, True]

@@ -74,7 +74,6 @@ def test_an_event_travels_through_a_history_page(form: Form) -> None:
 
     assert codec.decode_events(codec.encode_events(page)) == page
     assert codec.decode_timed(codec.encode_timed(page[0])) == page[0]
-    assert codec.decode_event(codec.encode_event(form.sample())) == form.sample()
 
 
 def test_no_file_belongs_to_a_form_that_is_gone() -> None:
@@ -86,13 +85,13 @@ def test_no_file_belongs_to_a_form_that_is_gone() -> None:
 def test_bytes_of_an_older_form_get_the_defaults_of_later_fields() -> None:
     older = msgspec.msgpack.encode(["json/plain", b"data"])
 
-    assert codec.decode_payload(older) == Payload("json/plain", b"data")
+    assert msgspec.msgpack.decode(older, type=Payload) == Payload("json/plain", b"data")
 
 
 def test_bytes_of_a_newer_form_are_read_without_what_is_not_known() -> None:
     newer = msgspec.msgpack.encode(["json/plain", b"data", None, "", 0, "a field of tomorrow"])
 
-    assert codec.decode_payload(newer) == Payload("json/plain", b"data")
+    assert msgspec.msgpack.decode(newer, type=Payload) == Payload("json/plain", b"data")
 
 
 @pytest.mark.parametrize("damaged", [b"", b"\xc1", b"\x93\x01", b"\xa3abc", b"\xff" * 40])

@@ -58,6 +58,21 @@ def test_a_second_start_on_the_file_is_a_client_of_the_first(tmp_path: Path) -> 
         first.stop()
 
 
+def test_a_second_program_on_the_file_may_have_a_namespace_of_its_own(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/x.db"
+    first = start(url, namespace="one")
+    try:
+        second = start(url, namespace="two")
+        reply = asyncio.run(_enqueue_and_close(second.transport, "t-1"))
+        second.stop()
+        listed = asyncio.run(first.transport.list_tasks())
+
+        assert reply == TaskEnqueuedReply(task_id="t-1")
+        assert listed.tasks == ()
+    finally:
+        first.stop()
+
+
 def test_a_client_becomes_the_holder_when_that_has_stopped(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/x.db"
     first = start(url)

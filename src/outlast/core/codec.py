@@ -8,8 +8,7 @@ from typing import Final
 
 import msgspec
 
-from outlast.core.events import Event, Timed
-from outlast.core.payload import Payload, Payloads
+from outlast.core.events import Timed
 from outlast.core.replies import WorkflowOutcome
 from outlast.core.writes import RunFixed, RunState, TaskSpec, TaskStatus
 
@@ -17,14 +16,11 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 _timed: Final = msgspec.msgpack.Decoder(Timed)
 _events: Final = msgspec.msgpack.Decoder(tuple[Timed, ...])
-_event: Final[msgspec.msgpack.Decoder[Event]] = msgspec.msgpack.Decoder(Event)
 _run_state: Final = msgspec.msgpack.Decoder(RunState)
 _run_fixed: Final = msgspec.msgpack.Decoder(RunFixed)
 _task_spec: Final = msgspec.msgpack.Decoder(TaskSpec)
 _task_status: Final = msgspec.msgpack.Decoder(TaskStatus)
 _outcome: Final = msgspec.msgpack.Decoder(WorkflowOutcome)
-_payload: Final = msgspec.msgpack.Decoder(Payload)
-_payloads: Final = msgspec.msgpack.Decoder(Payloads)
 
 
 def encode_events(events: "tuple[Timed, ...] | list[Timed]") -> bytes:
@@ -45,16 +41,6 @@ def encode_timed(timed: Timed) -> bytes:
 def decode_timed(blob: bytes) -> Timed:
     """Return the event of a parked row's blob with its instant."""
     return _timed.decode(blob)
-
-
-def encode_event(event: Event) -> bytes:
-    """Return one event without its instant: for its size, its digest, or a comparison."""
-    return _encode(event)
-
-
-def decode_event(blob: bytes) -> Event:
-    """Return what ``encode_event`` was given."""
-    return _event.decode(blob)
 
 
 def encode_state(state: RunState) -> bytes:
@@ -105,23 +91,3 @@ def encode_outcome(outcome: WorkflowOutcome) -> bytes:
 def decode_outcome(blob: bytes) -> WorkflowOutcome:
     """Return the WorkflowOutcome of ``RunRow.outcome``; the blob of an open run is empty and does not decode."""
     return _outcome.decode(blob)
-
-
-def encode_payload(payload: Payload) -> bytes:
-    """Return one payload as bytes."""
-    return _encode(payload)
-
-
-def decode_payload(blob: bytes) -> Payload:
-    """Return what ``encode_payload`` was given."""
-    return _payload.decode(blob)
-
-
-def encode_payloads(payloads: Payloads) -> bytes:
-    """Return several payloads as bytes."""
-    return _encode(payloads)
-
-
-def decode_payloads(blob: bytes) -> Payloads:
-    """Return what ``encode_payloads`` was given."""
-    return _payloads.decode(blob)

@@ -7,7 +7,6 @@ the same fault in the other.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from outlast.core import codec
 from outlast.core import events as e
 from outlast.core.payload import Payload
 from outlast.core.replies import RunStatus, TaskState
@@ -254,8 +253,3 @@ def waker_of(row: TaskRow, timers: Iterable[TimerRow]) -> str:
     if row.state is TaskState.UNCERTAIN:
         return "decision"
     return next((timer.kind for timer in timers if timer.kind == TimerKind.TASK_DUE.value), "")
-
-
-def state_of(row: RunRow) -> RunState:
-    """Return the moving part of a run's row."""
-    return codec.decode_state(row.state)

@@ -29,7 +29,12 @@ LIST_SCANS_MAX: Final = 100  # such stretches of one page or count, about a seco
 CURSOR_BYTES_MAX: Final = 2_000
 FAILURE_TEXT_BYTES_MAX: Final = 16 * 1024  # message and trace each; cut with a marker
 FAILURE_DEPTH_MAX: Final = 10
+ATTEMPTS_MAX: Final = 1_000_000  # of one task; 0 stands for no bound
+RETRY_FACTOR_MAX: Final = 1000  # a pause that grows faster is at its longest after one attempt anyway
+GOOD_NAMES_MAX: Final = 4_096  # types and queues that were looked at and need not be again: they come with every item
 SPAN_MAX: Final = Nanos(100 * 365 * DAY)  # a sleep longer than this is a mistake
+
+NAMESPACES_MAX: Final = 1_000  # of an engine that takes any; a server's are listed in its settings
 
 # One run.
 HISTORY_EVENTS_WARN: Final = 10_240  # from here its description warns
@@ -65,9 +70,14 @@ NAMES_MAX: Final = 20_000  # (queue, type) pairs that workers poll for, and as m
 QUEUES_MAX: Final = 10_000  # task queues of one namespace that have ever had a task: each has stored counters
 WORKERS_MAX: Final = 10_000  # worker processes that are remembered; those that hold leases or polls come on top
 
+DUE_AT_ONCE: Final = 1_000  # timers and expiries of one tick; the next goes on
+TURN_WEIGHT: Final = 2_000  # entities that one turn of the loop handles: others get their turn within some 20 ms
+LOADS_A_TURN: Final = 4  # pages that fill windows; loads by name come first and are not counted
+DESCRIBED_MAX: Final = 100  # open activities and timers that one description lists
+SUSPECT_AFTER: Final = 2  # losses in a row after which a task is run alone, so that no neighbour dies with it
+
 # Time.
 TASK_LEASE: Final = Nanos(30 * SECOND)  # renewed by the worker's own heartbeat every 10 s
-SHARD_LEASE: Final = Nanos(5 * SECOND)
 SHARD_RENEW: Final = Nanos(1 * SECOND)
 SHARD_MARGIN: Final = Nanos(1 * SECOND)  # an owner stops serving this long before its lease ends
 STALL: Final = Nanos(1 * SECOND)  # a pause longer than this grants every lease a fresh term (ARCHITECTURE §3)
@@ -79,4 +89,7 @@ STICKY_TIMEOUT: Final = Nanos(5 * SECOND)  # a run waits this long for the worke
 IDEMPOTENCY_WINDOW: Final = Nanos(24 * HOUR)
 START_TO_CLOSE: Final = Nanos(10 * MINUTE)
 POLL_WAIT_MAX: Final = Nanos(60 * SECOND)
+HOST_QUIET: Final = Nanos(10 * SECOND)  # a worker kept for a suspect task that does not poll so long is passed over
+CANCEL_GRACE: Final = Nanos(30 * SECOND)  # a handler asked to stop has this long
+POLLED_LATELY: Final = Nanos(60 * SECOND)  # a type polled within it has a worker: no poll waits longer
 WORKER_LOST_ATTEMPTS_MAX: Final = 3  # attempts in a row that end with the worker: then the task fails as poison

@@ -37,9 +37,6 @@ from outlast.core.inputs import (
 )
 from outlast.core.retry import RetryPolicy
 
-ATTEMPTS_MAX: Final = 1_000_000
-FACTOR_MAX: Final = 1000
-GOOD_NAMES_MAX: Final = 4_096  # types and queues that have been looked at, which come again with every item
 DOTS: Final = frozenset({".", ".."})  # parts of an address that mean another place
 SHORT: Final = limits.KEY_BYTES_MAX // 4  # characters that are not too many bytes in any script
 
@@ -275,12 +272,12 @@ def _one_run_id_each(request: CompleteWorkflowTasks) -> None:
 
 def _retry(policy: RetryPolicy) -> None:
     spans_fit = 0 <= policy.first <= limits.SPAN_MAX and 0 <= policy.longest <= limits.SPAN_MAX
-    if spans_fit and 0 <= policy.attempts_max <= ATTEMPTS_MAX and 1 <= policy.factor <= FACTOR_MAX:
+    if spans_fit and 0 <= policy.attempts_max <= limits.ATTEMPTS_MAX and 1 <= policy.factor <= limits.RETRY_FACTOR_MAX:
         return
-    _count("retry.attempts_max", policy.attempts_max, 0, ATTEMPTS_MAX)
+    _count("retry.attempts_max", policy.attempts_max, 0, limits.ATTEMPTS_MAX)
     _span("retry.first", policy.first)
     _span("retry.longest", policy.longest)
-    if not math.isfinite(policy.factor) or not 1 <= policy.factor <= FACTOR_MAX:  # 0.5 would shrink pauses
+    if not math.isfinite(policy.factor) or not 1 <= policy.factor <= limits.RETRY_FACTOR_MAX:  # 0.5 would shrink pauses
         raise Invalid("invalid_request", f"retry.factor is {policy.factor}.", remedy="Give a number from 1 to 1,000.")
 
 
@@ -289,7 +286,7 @@ def _name(field: str, value: str) -> None:
     if value in _GOOD_NAMES:
         return
     if value and len(value) <= limits.NAME_BYTES_MAX and value.isascii() and value.isprintable():
-        if len(_GOOD_NAMES) < GOOD_NAMES_MAX:
+        if len(_GOOD_NAMES) < limits.GOOD_NAMES_MAX:
             _GOOD_NAMES.add(value)
         return
     if not value:

@@ -54,8 +54,10 @@ class Engine:
         observer: Observer | None = None,
         config: ShardConfig | None = None,
         namespaces: frozenset[str] = frozenset({"default"}),
+        any_namespace: bool = False,
         owner: str = "",
     ) -> None:
+        """``any_namespace``: one that is asked for is there from then on, up to NAMESPACES_MAX."""
         self.reader = Reader(store, blobs)
         self.clock = clock
         self.entropy = entropy
@@ -64,6 +66,7 @@ class Engine:
         # Most stores never see a payload that big: then nothing is looked through for references.
         self._blobs_used = not blobs.unused
         self._namespaces = set(namespaces)
+        self._any_namespace = any_namespace
         self._config = config or ShardConfig()
         self._shell = Shell(
             store,
@@ -130,7 +133,14 @@ class Engine:
 
     def knows(self, namespace: str) -> bool:
         """Say whether there is such a namespace."""
-        return namespace in self._namespaces
+        if namespace in self._namespaces:
+            return True
+        if not self._any_namespace or len(self._namespaces) >= limits.NAMESPACES_MAX:
+            return False
+        if not namespace.isprintable() or not 0 < len(namespace.encode(errors="replace")) <= limits.NAME_BYTES_MAX:
+            return False
+        self._namespaces.add(namespace)
+        return True
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -160,7 +170,7 @@ class Engine:
     def post(self, ticket: Ticket, request: Request, *, namespace: str, principal: str) -> None:
         """Take ``request`` in; ``ticket`` is settled with the reply, at once when it is refused at the door."""
         try:
-            if namespace not in self._namespaces:
+            if not self.knows(namespace):
                 raise NotFound(
                     "namespace_not_found",
                     f'There is no namespace "{namespace}".',

@@ -26,7 +26,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import lru_cache
 from types import CodeType, FrameType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from outlast.sdk.definition import TaskDefinition
 from outlast.sdk.errors import DirectCall, HoldsRun, SandboxViolation
@@ -102,12 +102,6 @@ TRUSTED: Final = (
 )  # fmt: skip
 INSTALLS_MAX: Final = 100
 TOOL: Final = 3  # of sys.monitoring's ids, one that the standard library gives to nobody
-
-
-class Reporting(Protocol):
-    """A run that takes note of what its code did, so that catching the error does not hide it."""
-
-    def report(self, violation: HoldsRun) -> None: ...
 
 
 def refuse_direct_call(definition: TaskDefinition) -> None:

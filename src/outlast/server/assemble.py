@@ -22,6 +22,7 @@ def make_engine(
     stores: Stores,
     *,
     namespaces: frozenset[str] = frozenset({"default"}),
+    any_namespace: bool = False,
     clock_offset_file: str = "",
     config: ShardConfig | None = None,
     observer: Observer | None = None,
@@ -35,6 +36,7 @@ def make_engine(
         observer=observer,
         config=config,
         namespaces=namespaces,
+        any_namespace=any_namespace,
         owner=owner_name(),
     )
 

@@ -130,8 +130,12 @@ class EngineThread:
 
     async def _live(self) -> None:
         self._ending = asyncio.Event()
+        # Programs with other namespaces may share the file: they come as clients, over loopback, and log in no more than it.
         self.engine: Engine = make_engine(
-            self._stores, namespaces=frozenset({"default", self._namespace}), config=self._config
+            self._stores,
+            namespaces=frozenset({"default", self._namespace}),
+            any_namespace=True,
+            config=self._config,
         )
         await self.engine.start()
         self._up.set()

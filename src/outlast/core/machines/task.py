@@ -30,8 +30,6 @@ from outlast.core.writes import AttemptRow
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 
-SUSPECT_AFTER = 2  # losses in a row after which a task is run alone, so that no neighbour dies with it
-
 
 class Expired(StrEnum):
     """Which end of a lease came."""
@@ -83,7 +81,7 @@ def suspect(task: Task) -> bool:
     So no task fails because a neighbour took its worker along, whatever the order in which they die.
     """
     lost = task.status.lost_in_a_row
-    return lost >= SUSPECT_AFTER or (lost > 0 and task.attempt + 1 == task.attempts_max)
+    return lost >= limits.SUSPECT_AFTER or (lost > 0 and task.attempt + 1 == task.attempts_max)
 
 
 def check(task: Task, token: TaskToken) -> None:

@@ -1,23 +1,22 @@
 """What the passing of time brings: timers that are due, leases that have run out, waits that are over."""
 
+from outlast.core import limits
 from outlast.core.shard import matching, offers, turns
 from outlast.core.shard.admitted import Internal, LeaseEnded, TimerDue
 from outlast.core.shard.state import Shard
 from outlast.core.task import LEASED
-
-AT_ONCE = 1_000  # timers and expiries of one tick; the next tick goes on
 
 
 def collect(shard: Shard) -> list[Internal]:
     """Return the inputs that are due now, timers in order of their instants; what needs no loading is done on the spot."""
     found: list[Internal] = []
     timers = shard.timers
-    while timers.heap and timers.heap[0][0][0] <= shard.now and len(found) < AT_ONCE:
+    while timers.heap and timers.heap[0][0][0] <= shard.now and len(found) < limits.DUE_AT_ONCE:
         row = timers.pop()
         if (row.fire_at, row.timer_id) not in shard.gather.dropped_timers:
             found.append(TimerDue(row.fire_at, row.timer_id, row.kind, row.target))
     polls: list[str] = []
-    for kind, target, n in shard.expiries.take(shard.now, AT_ONCE - len(found)):
+    for kind, target, n in shard.expiries.take(shard.now, limits.DUE_AT_ONCE - len(found)):
         if kind == "lease":
             task = shard.tasks.get(target)
             # Nearly all were answered long ago. One that runs is always in memory.

@@ -4,6 +4,7 @@ Done when a batch is about to be taken, not at each input: what has gathered mea
 leases of one batch cost one commit.
 """
 
+from outlast.core import limits
 from outlast.core.errors import Busy
 from outlast.core.inputs import Poll, StopWorker, TaskToken
 from outlast.core.machines.task import suspect as is_suspect
@@ -12,11 +13,8 @@ from outlast.core.shard import attempts, offers, turns
 from outlast.core.shard.fairness import given_out
 from outlast.core.shard.readiness import put_in_window, window_of
 from outlast.core.shard.state import QueueName, Shard, TaskQueue, WaitingPoll, WorkerSeen, poll_key
-from outlast.core.shard.why import POLLED_LATELY
 from outlast.core.shard.window import Window
 from outlast.core.task import LEASED, Task
-
-HOST_QUIET = 10 * 1_000_000_000  # a worker that was to run a suspect task and does not poll so long is passed over
 
 
 def hold(shard: Shard, poll: Poll, *, namespace: str, ticket: object) -> None:
@@ -60,7 +58,7 @@ def _note_types(shard: Shard, poll: Poll, namespace: str) -> None:
         Busy: as many pairs of queue and type were polled for in the last minute as may be.
     """
     seen = shard.types_seen
-    while seen and shard.now - next(iter(seen.values())) >= POLLED_LATELY:
+    while seen and shard.now - next(iter(seen.values())) >= limits.POLLED_LATELY:
         seen.popitem(last=False)
     kinds = [f"w:{name}" for name in poll.workflow_types] + [f"t:{name}" for name in poll.task_types]
     names = [(namespace, queue, kind) for queue in poll.queues for kind in kinds]
@@ -201,7 +199,7 @@ def _host(shard: Shard, task: Task, seen: WorkerSeen) -> None:
     """Have a worker run a suspect task alone as soon as it is idle; until then nothing new goes to it."""
     seen.suspect = task.task_id
     shard.hosts[task.task_id] = seen.name
-    shard.expire_at(shard.now + HOST_QUIET, "host", task.task_id, 0)
+    shard.expire_at(shard.now + limits.HOST_QUIET, "host", task.task_id, 0)
 
 
 def look_at_host(shard: Shard, task_id: str) -> None:
@@ -210,8 +208,8 @@ def look_at_host(shard: Shard, task_id: str) -> None:
     if name is None:
         return
     seen = shard.workers.get(name)
-    if seen is not None and not seen.stopped and (seen.polls or shard.now - seen.seen_at < HOST_QUIET):
-        shard.expire_at(shard.now + HOST_QUIET, "host", task_id, 0)
+    if seen is not None and not seen.stopped and (seen.polls or shard.now - seen.seen_at < limits.HOST_QUIET):
+        shard.expire_at(shard.now + limits.HOST_QUIET, "host", task_id, 0)
         return
     del shard.hosts[task_id]
     if seen is not None:

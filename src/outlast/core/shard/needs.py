@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from outlast.core import commands as c
 from outlast.core import inputs as i
+from outlast.core import limits
 from outlast.core.machines.turn import detached_id
 from outlast.core.run import Run
 from outlast.core.shard import dedup
@@ -16,7 +17,6 @@ from outlast.core.shard.freshness import is_fresh, rank_of
 from outlast.core.shard.runs import MADE_ID, end_of_chain, workflow_id_of
 from outlast.core.shard.state import Shard
 from outlast.core.shard.turns import tasks_to_cancel
-from outlast.core.shard.why import DESCRIBED_MAX
 from outlast.core.writes import TimerKind
 
 Key = tuple[str, ...]  # ("workflow", namespace, id) | ("run", id) | ("task", id) | ("dedup", namespace, scope, key)
@@ -118,7 +118,7 @@ def of(shard: Shard, admitted: Admitted) -> list[Key]:
         case i.TerminateWorkflow() | i.DescribeWorkflow() as request:
             key = _run_key(namespace, request)
             run = _named(shard, namespace, request)
-            most = None if isinstance(request, i.TerminateWorkflow) else DESCRIBED_MAX
+            most = None if isinstance(request, i.TerminateWorkflow) else limits.DESCRIBED_MAX
             return [key, *(_open_tasks(run, most) if run is not None else ())]
         case i.CancelTask() | i.DescribeTask() | i.AwaitTask() as request:
             return [("task", request.task_id)]

@@ -3,6 +3,7 @@
 import msgspec
 
 from outlast.core import events as e
+from outlast.core import limits
 from outlast.core.errors import Conflict, InvariantBroken, NotFound
 from outlast.core.failure import Failure
 from outlast.core.inputs import AwaitTask, CancelTask, DescribeTask
@@ -15,9 +16,6 @@ from outlast.core.shard.state import Shard, Waiter
 from outlast.core.task import CANCELED, ENQUEUED, LEASED, RETRY_WAIT, SUCCEEDED, Task
 from outlast.core.units import later
 from outlast.core.writes import OpenActivity, TimerKind
-
-CANCEL_GRACE = 30 * 1_000_000_000  # a handler asked to stop has this long
-
 
 # --- from outside ----------------------------------------------------------------------------------------------------
 
@@ -48,7 +46,7 @@ def request_cancel(shard: Shard, task: Task, *, reason: str) -> None:
     shard.gather.touch_task(task)
     if task.state is LEASED:
         status = task.status
-        grace = later(shard.now, CANCEL_GRACE)
+        grace = later(shard.now, limits.CANCEL_GRACE)
         status.attempt_deadline = min(status.attempt_deadline or grace, grace)
         shard.expire_at(task.expiry(), "lease", task.task_id, task.lease)
         return

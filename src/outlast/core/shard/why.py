@@ -5,10 +5,6 @@ from outlast.core.replies import PendingActivity, PendingTimer, TaskInfo, TaskSt
 from outlast.core.run import Run
 from outlast.core.shard.state import Shard
 from outlast.core.task import Task
-from outlast.core.units import SECOND
-
-DESCRIBED_MAX = 100  # open activities and timers that one description lists
-POLLED_LATELY = 60 * SECOND
 
 
 def describe_run(shard: Shard, run: Run) -> WorkflowInfo:
@@ -16,12 +12,12 @@ def describe_run(shard: Shard, run: Run) -> WorkflowInfo:
     state = run.state
     activities = tuple(
         _pending_activity(event_id, open_.activity_id, shard.tasks[open_.task_id])
-        for event_id, open_ in list(state.activities.items())[:DESCRIBED_MAX]
+        for event_id, open_ in list(state.activities.items())[: limits.DESCRIBED_MAX]
         if open_.task_id in shard.tasks
     )
     timers = tuple(
         PendingTimer(timer_id=timer_id, started_event_id=t.started_event_id, fire_at=t.fire_at, summary=t.summary)
-        for timer_id, t in list(state.timers.items())[:DESCRIBED_MAX]
+        for timer_id, t in list(state.timers.items())[: limits.DESCRIBED_MAX]
     )
     polled = polled_lately(shard, "w", run.namespace, run.queue, run.type)
     sentence, at = _why_run(shard, run, activities, timers, polled=polled)
@@ -71,7 +67,10 @@ def history_warning(*, is_open: bool, events: int, size: int) -> str:
 
 def polled_lately(shard: Shard, kind: str, namespace: str, queue: str, type: str) -> bool:
     """Return whether a worker that knows ``type`` ("w" workflow, "t" task) has polled ``queue`` in the last minute."""
-    return shard.now - shard.types_seen.get((namespace, queue, f"{kind}:{type}"), -POLLED_LATELY) < POLLED_LATELY
+    return (
+        shard.now - shard.types_seen.get((namespace, queue, f"{kind}:{type}"), -limits.POLLED_LATELY)
+        < limits.POLLED_LATELY
+    )
 
 
 def _turn_state(shard: Shard, run: Run) -> str:

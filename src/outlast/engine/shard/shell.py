@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final, TypeVar, cast
 
+from outlast.core import limits
 from outlast.core.errors import InvariantBroken
 from outlast.core.inputs import Poll, Request, ReturnTasks
 from outlast.core.replies import Refused, Reply, Work
@@ -27,9 +28,6 @@ from outlast.store.base import Store, StoreError
 
 LOG: Final = logging.getLogger("outlast.engine")
 
-# How much may be handled in one turn; what is not handled waits in the mailbox, which is bounded.
-TURN_WEIGHT: Final = 2_000
-LOADS_A_TURN: Final = 4  # pages that fill windows; loads by name come first and are not counted
 CLAIM_PAUSE_FIRST: Final = 0.05  # seconds, doubling
 CLAIM_PAUSE_MAX: Final = 5.0
 REOPEN_AFTER: Final = 2  # claims that failed in a row
@@ -209,7 +207,7 @@ class Shell:
         handled = 0
         mailbox, now = self._mailbox, self._clock.now()
         full = core.full
-        while mailbox and handled < TURN_WEIGHT and not full:
+        while mailbox and handled < limits.TURN_WEIGHT and not full:
             letter = mailbox.take()
             ticket, request, namespace, principal, weight, size = letter
             if ticket.gone:
@@ -259,7 +257,7 @@ class Shell:
             return
         while self._lookups:
             self._loaded(core, self._lookups.popleft())
-        for _ in range(min(LOADS_A_TURN, len(self._pages))):
+        for _ in range(min(limits.LOADS_A_TURN, len(self._pages))):
             self._loaded(core, self._pages.popleft())
         if self._pages:
             self._wake()

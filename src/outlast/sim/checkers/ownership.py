@@ -44,10 +44,6 @@ class Ownership:
         """Check that an owner begins only after its claim was acknowledged."""
         require(claim.fence in self._claims, 14, "serves_before_claim", f"{node.owner} {claim.fence}")
 
-    def is_current(self, fence: Fence) -> bool:
-        """Return whether nobody has claimed after ``fence``."""
-        return fence == self._highest
-
     def finish(self, nodes: list[Node]) -> None:
         """Check that the shard is served after faults have stopped."""
         scene = self._scene

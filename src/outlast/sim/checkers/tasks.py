@@ -1,7 +1,7 @@
 """Tasks, leases and retries: invariants 19 to 29 and 53, 54."""
 
 from outlast.core import codec
-from outlast.core.inputs import Begin, CompleteTasks, Heartbeat, ReturnTasks
+from outlast.core.inputs import CompleteTasks, Heartbeat, ReturnTasks
 from outlast.core.invariants import EDGES, TERMINAL, task_findings, waker_of
 from outlast.core.replies import CompletionsReply, HeartbeatReply, TaskState
 from outlast.core.units import SECOND, Fence
@@ -291,8 +291,3 @@ class Tasks:
 
     def _operation_id(self, row: TaskRow) -> str:
         return self._scene.mirror.specs[row.task_id].operation_id
-
-
-def begin_tokens(request: object) -> tuple[Token, ...]:
-    """Return the tokens of a Begin, none for another request."""
-    return tuple((token.task_id, token.lease) for token in request.tokens) if isinstance(request, Begin) else ()
