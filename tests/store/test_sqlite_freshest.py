@@ -1,11 +1,13 @@
 """A database from before the freshness mark learns it when its schema is brought up."""
 
 from pathlib import Path
+from typing import cast
 
 import apsw
 import pytest
 
 from outlast.core.shard.freshness import rank_of
+from outlast.store.sqlite.connection import Connection
 from outlast.store.sqlite.store import SqliteStore
 from tests.store.kept import Kept
 from tests.store.rows import Row, dedup, run_row, task_row
@@ -19,7 +21,7 @@ def mark_of(path: Path, *rows: Row) -> int | None:
     with Kept(lambda: SqliteStore(path, allow_network_disk=True)) as kept:
         kept.claim()
         kept.write(*rows)
-    connection = apsw.Connection(str(path))
+    connection = cast("Connection", apsw.Connection(str(path)))
     connection.execute("DELETE FROM migrations WHERE number >= 3; DELETE FROM counters WHERE name = 'freshest'")
     connection.close()
     with Kept(lambda: SqliteStore(path, allow_network_disk=True)) as kept:
