@@ -194,9 +194,9 @@ class Cluster:
         for worker in self.workers:
             worker.start_again()
         if len(self.workers) < 2:
-            helper = self._worker(len(self.workers))
-            self.workers.append(helper)
-            helper.boot()
+            extra = self._worker(len(self.workers))
+            self.workers.append(extra)
+            extra.boot()
         kernel.after(2 * SECOND, "closing time", self._close_up)
 
     def _close_up(self) -> None:
