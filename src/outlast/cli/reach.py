@@ -20,7 +20,9 @@ REACH_WITHIN: Final = 5.0  # seconds
 
 
 class Look(Protocol):
-    """What the commands read."""
+    """What the commands read. ``address`` is where the engine is reached; empty when the file is read directly."""
+
+    address: str
 
     async def workflow(self, workflow_id: str, run_id: str = "") -> WorkflowInfo: ...
 
@@ -46,8 +48,9 @@ class Look(Protocol):
 class Remote:
     """Through a server."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, address: str) -> None:
         self._transport = transport
+        self.address = address
 
     async def workflow(self, workflow_id: str, run_id: str = "") -> WorkflowInfo:
         """Describe a run."""
@@ -98,6 +101,7 @@ class Direct:
         from outlast.server.looking import ReadOnlyStore
         from outlast.server.stores import blobs_of
 
+        self.address = ""
         self._path = path
         self._store = ReadOnlyStore(path)
         self._reader = Reader(self._store, blobs_of(path))
@@ -175,7 +179,7 @@ async def reached(arguments: Arguments, *, write: bool = False) -> AsyncGenerato
 
         transport = HttpTransport(address, namespace=namespace, token=token)
         try:
-            yield Remote(transport)
+            yield Remote(transport, address)
         finally:
             await transport.close()
         return
@@ -187,7 +191,7 @@ async def reached(arguments: Arguments, *, write: bool = False) -> AsyncGenerato
     finally:
         direct.close()
     async with _engine(arguments, path, namespace) as own:
-        yield Remote(own)
+        yield Remote(own, "this process")
 
 
 def _file_of(url: str) -> str:

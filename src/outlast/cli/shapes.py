@@ -175,6 +175,16 @@ class SettingOut(msgspec.Struct, kw_only=True):
     secret: bool
 
 
+class FindingOut(msgspec.Struct, kw_only=True):
+    """``level`` is "ok", "note" or "problem"; ``code`` never changes its meaning."""
+
+    code: str
+    area: str
+    level: str
+    fact: str
+    remedy: str
+
+
 class MigrationOut(msgspec.Struct, kw_only=True):
     """The schema that the store had, and the one it has now or, with --check or --dry-run, would have."""
 

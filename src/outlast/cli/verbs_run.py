@@ -46,6 +46,10 @@ LOOK_VERBS: Final = (
         ("outlast why order-7",),
     ),
     Verb(
+        ("doctor",), "Look for what is wrong, and say what helps; ends with 7 when there is something.", "doctor:doctor",
+        (*WHERE, JSON, QUIET), "FindingOut", ("outlast doctor --json",),
+    ),
+    Verb(
         ("config", "show"), "Print the settings as they are now.", "config:show",
         (
             option("--origin", action="store_true", help="also where each value came from, and whether it can be reloaded"),

@@ -129,6 +129,22 @@ def schema_of(path: str) -> int:
         store.close()
 
 
+def integrity_of(path: str) -> None:
+    """Raise StoreError when the file is damaged, as far as a look takes that is bounded by the file's size."""
+    try:
+        with apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY) as connection:
+            connection.set_busy_timeout(BUSY_MILLISECONDS)
+            opening.check_pages(cast("Connection", connection), path)
+    except apsw.Error as error:
+        raise opening.said(error, path) from error
+
+
+def network_file_system(path: str) -> str:
+    """Return the kind of file system of another machine that ``path`` is on, "" for a local one."""
+    kind = opening.file_system_of(path)
+    return kind if kind in opening.NETWORK_DISKS else ""
+
+
 def refuse_old_schema(path: str) -> None:
     """Raise StoreError when the file at ``path`` has an older schema than this version makes; a new file is none."""
     if not Path(path).is_file() or not Path(path).stat().st_size:

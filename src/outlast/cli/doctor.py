@@ -1,0 +1,173 @@
+"""``outlast doctor``: findings about this machine, the store, the server, and what stands still."""
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Final
+
+from outlast.cli import exits
+from outlast.cli.arguments import Arguments
+from outlast.cli.filters import RunsAsked, TasksAsked
+from outlast.cli.given import sources
+from outlast.cli.printing import colours, json_line, mode_of, paint, put
+from outlast.cli.reach import Look, reached
+from outlast.cli.shapes import FindingOut
+from outlast.cli.text import clean, span
+from outlast.cli.workflow import PAGE
+from outlast.core.errors import NotFound, Refusal
+from outlast.core.replies import TaskInfo, WorkflowInfo
+from outlast.core.units import MINUTE, SECOND
+from outlast.server.checkup import Finding, Level, check_python, check_settings, check_store
+from outlast.server.settings import check_all
+from outlast.server.sources import Sources
+from outlast.store.base import StoreError
+
+CLOCK_OFF: Final = 2 * SECOND  # of what the store has seen: it is no slip of the wire any more
+KINDS_MAX: Final = 20  # queues and types that are asked about
+STALE: Final = 10 * MINUTE  # a task that has waited longer for a worker is a problem
+
+_SIGNS: Final = {Level.OK: ("✓", "32"), Level.NOTE: ("!", "33"), Level.PROBLEM: ("✗", "31")}
+
+
+def doctor(arguments: Arguments) -> int:
+    """Print each finding; end with FOUND_PROBLEMS when one is a problem."""
+    found = asyncio.run(_findings(arguments))
+    for finding in found:
+        put(_line(arguments, finding))
+    problems = sum(1 for finding in found if finding.level is Level.PROBLEM)
+    if not getattr(arguments, "quiet", False):
+        sys.stderr.write(f"{problems} problems, {sum(1 for one in found if one.level is Level.NOTE)} notes\n")
+    return exits.FOUND_PROBLEMS if problems else exits.DONE
+
+
+async def _findings(arguments: Arguments) -> list[Finding]:
+    given = sources(arguments)
+    found = [*check_python(), *check_settings(given)]
+    try:
+        check_all(given)
+    except Refusal as error:
+        found.append(Finding("setting_wrong", "settings", Level.PROBLEM, error.fact, error.remedy))
+    if not given.text("server"):
+        found += _of_store(given)
+    found += [finding async for finding in _of_what_runs(arguments)]
+    return found
+
+
+def _of_store(given: Sources) -> Iterator[Finding]:
+    from outlast.server.stores import path_of
+
+    url = given.text("store")
+    if url.startswith("memory:"):
+        yield Finding("store_memory", "store", Level.NOTE, "in memory: it ends with its process", "Name a file.")
+        return
+    try:
+        yield from check_store(path_of(url))
+    except Refusal as error:
+        yield Finding("store_wrong", "store", Level.PROBLEM, error.fact, error.remedy)
+
+
+async def _of_what_runs(arguments: Arguments) -> AsyncIterator[Finding]:
+    began = time.monotonic()
+    try:
+        async with reached(arguments) as look:
+            tasks = list((await look.tasks(TasksAsked(state="enqueued"), cursor="", limit=PAGE)).tasks)
+            runs = list((await look.runs(RunsAsked(status="running"), cursor="", limit=PAGE)).runs)
+            took = span(int((time.monotonic() - began) * 1e9))
+            if look.address:
+                yield Finding("server", "server", Level.OK, f"{look.address} answers, in {took}")
+            else:
+                yield Finding(
+                    "server_none", "server", Level.NOTE, "no engine is running on this store: nothing moves",
+                    "outlast dev app.py, or outlast serve and outlast worker start app.py",
+                )  # fmt: skip
+            yield _of_clock(tasks, runs)
+            async for finding in _of_tasks(look, tasks):
+                yield finding
+            async for finding in _of_runs(look, runs):
+                yield finding
+            for state, code in (("uncertain", "tasks_uncertain"), ("failed", "tasks_failed")):
+                count = await look.count_tasks(TasksAsked(state=state))
+                if count.count:
+                    yield Finding(
+                        code, "tasks", Level.NOTE, f"{count.count} are {state}", f"outlast task list --state {state}"
+                    )
+    except NotFound as error:
+        if error.code != "store_not_found":
+            yield Finding(error.code, "server", Level.PROBLEM, error.fact, error.remedy)
+    except (Refusal, StoreError) as error:
+        yield Finding("server_unreachable", "server", Level.PROBLEM, error.fact, error.remedy)
+
+
+def _of_clock(tasks: list[TaskInfo], runs: list[WorkflowInfo]) -> Finding:
+    now = time.time_ns()  # noqa: TID251 - the clock that is looked at
+    newest = max([task.enqueued_at for task in tasks] + [run.started_at for run in runs], default=0)
+    if newest > now + CLOCK_OFF:
+        return Finding(
+            "clock_behind", "clock", Level.PROBLEM,
+            f"this machine's clock is {span(newest - now)} behind the newest work in the store",
+            "Set the clock by NTP on every machine that runs an engine or a client.",
+        )  # fmt: skip
+    return Finding("clock", "clock", Level.OK, "not behind what the store has seen")
+
+
+async def _of_tasks(look: Look, tasks: list[TaskInfo]) -> AsyncIterator[Finding]:
+    """Say which kinds of task wait with nobody polling for them."""
+    kinds: dict[tuple[str, str], list[TaskInfo]] = {}
+    for task in tasks:
+        kinds.setdefault((task.queue, task.type), []).append(task)
+    now = time.time_ns()  # noqa: TID251 - as above
+    waiting = 0
+    for (queue, type), members in list(kinds.items())[:KINDS_MAX]:
+        oldest = min(members, key=lambda task: task.run_at or task.enqueued_at)
+        if not look.address or (await look.task(oldest.task_id)).polled:
+            continue
+        waited = now - max(oldest.enqueued_at, oldest.run_at)
+        if waited < 0:
+            continue
+        waiting += 1
+        level = Level.PROBLEM if waited > STALE else Level.NOTE
+        yield Finding(
+            "worker_missing", "worker", level,
+            f'none polls queue "{clean(queue)}" for "{clean(type)}"; {len(members)} tasks wait, oldest {span(waited)}',
+            f"outlast worker start APP --queue {clean(queue)}",
+        )  # fmt: skip
+    if look.address and not waiting:
+        yield Finding("worker", "worker", Level.OK, "every task that waits has a worker that polls for it")
+
+
+async def _of_runs(look: Look, runs: list[WorkflowInfo]) -> AsyncIterator[Finding]:
+    """Say which runs are held by what their own code raises."""
+    held = [run for run in runs if run.task_state == "backoff"]
+    for run in held[:KINDS_MAX]:
+        failure = run.task_failure
+        yield Finding(
+            "run_held", "runs", Level.PROBLEM,
+            f"{clean(run.workflow_id)} ({clean(run.type)}) is held: its code fails with "
+            + clean(f"{failure.type}: {failure.message}"[:120] if failure else "an error"),
+            f"outlast why {clean(run.workflow_id)}",
+        )  # fmt: skip
+    if len(held) > KINDS_MAX:
+        yield Finding(
+            "runs_held", "runs", Level.PROBLEM, f"{len(held) - KINDS_MAX} more are held", "outlast workflow list"
+        )
+    if not held:
+        count = await look.count_runs(RunsAsked(status="running"))
+        yield Finding("runs", "runs", Level.OK, f"{count.count} open, none held by its code")
+
+
+def _line(arguments: Arguments, finding: Finding) -> str:
+    if mode_of(arguments) == "json":
+        return json_line(
+            FindingOut(
+                code=finding.code,
+                area=finding.area,
+                level=finding.level.value,
+                fact=finding.fact,
+                remedy=finding.remedy,
+            )
+        )
+    sign, colour = _SIGNS[finding.level]
+    shown = paint(sign, colour) if colours() else sign
+    remedy = f"\n             → {finding.remedy}" if finding.remedy else ""
+    return f"{shown} {finding.area:<10} {finding.fact}{remedy}\n"
