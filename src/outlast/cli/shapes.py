@@ -185,6 +185,13 @@ class FindingOut(msgspec.Struct, kw_only=True):
     remedy: str
 
 
+class WrittenOut(msgspec.Struct, kw_only=True):
+    """One file of a new project."""
+
+    path: str
+    dry_run: bool = False
+
+
 class MigrationOut(msgspec.Struct, kw_only=True):
     """The schema that the store had, and the one it has now or, with --check or --dry-run, would have."""
 

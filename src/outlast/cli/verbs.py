@@ -15,7 +15,7 @@ from outlast.cli.verb import (
     Verb,
     option,
 )
-from outlast.cli.verbs_run import LOOK_VERBS, RUN_VERBS
+from outlast.cli.verbs_run import BEGIN_VERBS, LOOK_VERBS, RUN_VERBS
 
 _TYPE: Final = option("--type", default="", metavar="NAME", help="only of this type")
 _LIMIT: Final = option("--limit", type=int, default=50, metavar="N", help="at most this many (default: 50)")
@@ -147,4 +147,4 @@ _TASKS: Final = (
     Verb(("task", "cancel"), "Ask tasks to stop.", "changing:cancel_task", (IDS, *CHANGE, *WHERE), "ChangeOut"),
 )  # fmt: skip
 
-VERBS: Final = (*RUN_VERBS, *_WORKFLOWS, *_TASKS, *LOOK_VERBS)
+VERBS: Final = (*BEGIN_VERBS, *RUN_VERBS, *_WORKFLOWS, *_TASKS, *LOOK_VERBS)

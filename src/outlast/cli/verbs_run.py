@@ -39,6 +39,21 @@ RUN_VERBS: Final = (
     ),
 )  # fmt: skip
 
+BEGIN_VERBS: Final = (
+    Verb(
+        ("init",), "Write a project that runs: a script, or with FastAPI or Django.", "init:init",
+        (
+            option("kind", nargs="?", default="script", choices=("script", "fastapi", "django"), help="(default: script)"),
+            option("--folder", default=".", metavar="DIR", help="where (default: here)"),
+            DRY_RUN, JSON, QUIET,
+        ), "WrittenOut", ("outlast init", "outlast init fastapi --folder shop"),
+    ),
+    Verb(
+        ("tour",), "A shop with something in every state, to look around in; nothing is kept.", "tour:tour",
+        (option("--port", type=int, default=0, metavar="PORT", help="port of its server (default: a free one)"),),
+    ),
+)  # fmt: skip
+
 LOOK_VERBS: Final = (
     Verb(
         ("why",), "Say what a workflow or a task waits for.", "why:why",
@@ -68,6 +83,11 @@ LOOK_VERBS: Final = (
         ("migrate",), "Bring a store to the schema of this version; a copy of it is kept.", "migrate:migrate",
         (_STORE, option("--check", action="store_true", help="end with 7 when it is behind"), DRY_RUN, *CONFIG, JSON),
         "MigrationOut",
+    ),
+    Verb(
+        ("completion",), "Print what completes commands in a shell.", "completion:completion",
+        (option("shell", choices=("bash", "zsh", "fish"), help="the shell"),), "",
+        ("outlast completion bash >> ~/.bashrc",),
     ),
     Verb(("version",), "Print the version.", "version:version", (JSON,), "VersionOut"),
 )  # fmt: skip
