@@ -33,6 +33,36 @@ def test_settings_are_read_again_and_each_change_is_one_line(folder: Path) -> No
         assert listed.returncode == 0, listed.stderr
 
 
+TOKENS = '[[tokens]]\nname = "ada"\nroles = ["admin"]\nnamespaces = ["*"]\ntoken = "{token}"\n'
+
+
+@pytest.mark.slow
+def test_tokens_are_read_again_with_the_settings(folder: Path) -> None:
+    tokens = folder / "tokens.toml"
+    tokens.write_text(TOKENS.format(token="first-secret-of-ada"))
+    (folder / "outlast.toml").write_text('[http]\ntokens_file = "tokens.toml"\n[log]\nformat = "line"\n')
+
+    def codes(address: str) -> list[int]:
+        return [
+            command(folder, "workflow", "count", "--server", address, env={"OUTLAST_TOKEN": token}).returncode
+            for token in ("first-secret-of-ada", "second-secret-of-ada")
+        ]
+
+    with serving(folder) as (program, address):
+        before = codes(address)
+        tokens.write_text(TOKENS.format(token="second-secret-of-ada"))
+        program.process.send_signal(signal.SIGHUP)
+        program.until_said("settings_unchanged")
+        after = codes(address)
+        tokens.write_text("no tokens")
+        program.process.send_signal(signal.SIGHUP)
+        program.until_said("settings_kept")
+        kept = codes(address)
+
+    assert (before, after, kept) == ([0, 4], [4, 0], [4, 0])
+    assert "secret-of-ada" not in program.said()
+
+
 def test_a_reload_needs_a_server_that_hears_it(kept: Path, outlast: Command) -> None:
     code, _, err = outlast("config", "reload")
 

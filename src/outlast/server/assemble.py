@@ -10,6 +10,9 @@ from typing import Final
 from outlast.core.shard.config import ShardConfig
 from outlast.engine.frontend import Engine
 from outlast.engine.ports import Observer
+from outlast.gateway.admission import Rate
+from outlast.gateway.app import Gateway, Policy
+from outlast.gateway.auth import one_token, read_tokens
 from outlast.gateway.metrics import Meter
 from outlast.server.clock import GuardedClock, SystemEntropy, owner_name
 from outlast.server.settings import Settings, require_safe
@@ -45,7 +48,7 @@ class Server:
     """Engine and HTTP listener on one loop."""
 
     def __init__(self, settings: Settings) -> None:
-        require_safe(settings.host, settings.token)
+        require_safe(settings.host, settings.token or settings.tokens_file)
         self._settings = settings
         self._stores = open_stores(settings.store)
         self._meter = Meter()
@@ -56,11 +59,11 @@ class Server:
             config=ShardConfig(task_lease=settings.task_lease),
             observer=self._meter,
         )
+        self._policy = policy_of(settings)
         self.address = ""
 
     async def start(self) -> None:
         """Open the store, then serve. Raises StoreError or Refusal; nothing is left open then."""
-        from outlast.gateway.app import Gateway
         from outlast.server.listener import Listener, bind
 
         listening = bind(self._settings.host, self._settings.port)
@@ -69,14 +72,19 @@ class Server:
         except BaseException:
             listening.close()
             raise
-        gateway = Gateway(self.engine, token=self._settings.token, meter=self._meter)
-        self._listener = Listener(gateway, listening)
+        self._gateway = Gateway(self.engine, policy=self._policy, meter=self._meter)
+        self._listener = Listener(self._gateway, listening)
         await self._listener.start()
         self.address = self._listener.address
         announce(self._stores, self.address)
         self.engine.on_reopen = partial(announce, self._stores, self.address)
         if self._settings.announce_file:
             write_whole(Path(self._settings.announce_file), self.address)
+
+    def replace_policy(self, settings: Settings) -> None:
+        """Go by the tokens and rates of ``settings`` from the next request on. Raises Invalid, and changes nothing then."""
+        require_safe(self._settings.host, settings.token or settings.tokens_file)
+        self._gateway.replace(policy_of(settings))
 
     async def stop(self) -> None:
         """Answer who waits, commit what is gathered, close."""
@@ -85,6 +93,12 @@ class Server:
         await self._listener.stop()
         if self._settings.announce_file:
             await asyncio.to_thread(Path(self._settings.announce_file).unlink, missing_ok=True)
+
+
+def policy_of(settings: Settings) -> Policy:
+    """Return who may call, and how often. Raises Invalid for a file of tokens that cannot be used."""
+    tokens = read_tokens(settings.tokens_file) if settings.tokens_file else ()
+    return Policy((*one_token(settings.token), *tokens), Rate(settings.rate, settings.burst))
 
 
 def announce(stores: Stores, address: str) -> None:

@@ -28,9 +28,22 @@ class Changed:
 class Reloader:
     """Compares the settings with those in use. ``apply`` has what brings a reloadable setting into use, by its name."""
 
-    def __init__(self, read: Callable[[], Sources], apply: Mapping[str, Apply]) -> None:
+    def __init__(
+        self,
+        read: Callable[[], Sources],
+        apply: Mapping[str, Apply],
+        check: Callable[[Sources], None] = check_all,
+        *,
+        always: Mapping[str, Apply] | None = None,
+    ) -> None:
+        """``check`` raises Refusal for settings that cannot be used; nothing is applied then.
+
+        ``always`` is applied by every reload, whether its settings are others or not.
+        """
         self._read = read
-        self._apply = apply
+        self._check = check
+        self._always = always or {}
+        self._apply = {**apply, **self._always}
         self._used = {found.setting.name: found for found in read().all()}
 
     def reload(self) -> list[Changed]:
@@ -40,7 +53,7 @@ class Reloader:
         """
         try:
             sources = self._read()
-            check_all(sources)
+            self._check(sources)
             found = {one.setting.name: one for one in sources.all()}
         except Refusal as error:
             LOG.error("settings_kept error=%s %s", error.fact, error.remedy)  # noqa: TRY400 - its trace says nothing
@@ -50,6 +63,9 @@ class Reloader:
             for name, one in found.items()
             if one.text != self._used[name].text
         ]
+        for name, apply in self._always.items():
+            if sources.text(name):
+                apply(sources)
         if not changes:
             LOG.info("settings_unchanged")
         return changes

@@ -20,6 +20,7 @@ from outlast.server.sources import NO_FILE, Setting, SettingsFile, Shape, Source
 DEFAULT_STORE: Final = "sqlite:///outlast.db"
 DEFAULT_LISTEN: Final = "127.0.0.1:7070"
 LEVELS: Final = ("debug", "info", "warning", "error")
+RATE_MAX: Final = 1_000_000  # requests a second: far above what one process answers
 THREADS_MAX: Final = 1000  # of one worker: each is a thread of the system's
 
 
@@ -45,7 +46,7 @@ TABLE: Final = (
         default="default",
         sentence="The namespace that a command speaks of.",
     ),
-    Setting("token", secret=True, sentence="Bearer token that callers must show, and clients send."),
+    Setting("token", secret=True, reloadable=True, sentence="Bearer token that callers must show, and clients send."),
     Setting(
         "namespaces",
         flag="--namespaces",
@@ -58,6 +59,23 @@ TABLE: Final = (
         flag="--listen",
         default=DEFAULT_LISTEN,
         sentence="Host and port of the HTTP server; port 0 picks one.",
+    ),
+    Setting(
+        "http.tokens_file",
+        reloadable=True,
+        sentence="A TOML file of tokens with roles and namespaces, read again with the settings.",
+    ),
+    Setting(
+        "http.rate",
+        shape=Shape.NUMBER,
+        reloadable=True,
+        sentence="Requests a second of one caller in one namespace in the long run; empty for no limit.",
+    ),
+    Setting(
+        "http.burst",
+        shape=Shape.NUMBER,
+        reloadable=True,
+        sentence="Requests of one caller that may come at once; empty for as many as http.rate.",
     ),
     Setting("http.announce_file", flag="--announce-file", sentence="A file the address is written to."),
     Setting(
@@ -105,6 +123,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: tuple[str, ...] = ("default",)
     announce_file: str = ""
     token: str = ""
+    tokens_file: str = ""
+    rate: int = 0  # requests a second; 0 for no limit
+    burst: int = 0
     clock_offset_file: str = ""
     task_lease: int = TASK_LEASE  # nanoseconds
     log_level: str = "info"
@@ -140,6 +161,7 @@ def read_settings(
 def settings_from(sources: Sources) -> Settings:
     """Return the server's settings. Raises Invalid, naming the source of what is wrong."""
     host, port = _listen(sources)
+    rate = sources.number("http.rate", least=1, most=RATE_MAX) or 0
     settings = Settings(
         store=sources.text("store"),
         host=host,
@@ -147,12 +169,15 @@ def settings_from(sources: Sources) -> Settings:
         namespaces=sources.names("namespaces"),
         announce_file=sources.text("http.announce_file"),
         token=sources.text("token"),
+        tokens_file=sources.text("http.tokens_file"),
+        rate=rate,
+        burst=sources.number("http.burst", least=1, most=RATE_MAX) or rate,
         clock_offset_file=sources.text("engine.clock_offset_file"),
         task_lease=_lease(sources),
         log_level=sources.choice("log.level"),
         log_format=LogFormat(sources.choice("log.format")),
     )
-    require_safe(settings.host, settings.token)
+    require_safe(settings.host, settings.token or settings.tokens_file)
     if not settings.namespaces:
         raise Invalid("invalid_request", "There is no namespace.", remedy="Name one: --namespaces default")
     return settings
@@ -187,7 +212,7 @@ def require_safe(host: str, token: str) -> None:
     raise Invalid(
         "invalid_request",
         f"Listening on {host} would let anybody in: there is no token.",
-        remedy="Set OUTLAST_TOKEN, or listen on 127.0.0.1.",
+        remedy="Set OUTLAST_TOKEN or http.tokens_file, or listen on 127.0.0.1.",
     )
 
 
