@@ -31,6 +31,8 @@ CODES: Final[dict[str, str]] = {
     "workflow_id_reuse_refused": "The id policy does not allow another run of this workflow id.",
     "task_already_exists": "A task with this id exists and was made by another request.",
     "idempotency_key_reused": "The key was used for another request.",
+    "workflow_held": "The code of the run fails at each try, so that it can neither go on nor be asked.",
+    "query_unanswered": "No worker has answered the query in time.",
     "workflow_closed": "The run has ended.",
     "task_closed": "The task has ended.",
     "lease_lost": "The lease has ended or belongs to somebody else; what is said under it changes nothing.",

@@ -118,6 +118,20 @@ class AwaitWorkflow(
     follow: bool = True
 
 
+class QueryWorkflow(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="query_workflow", tag_field="kind", kw_only=True
+):
+    """Ask the code of a run; it changes nothing and is in no history. ``wait`` bounds how long it is held, 0: QUERY_WAIT."""
+
+    workflow_id: str
+    name: str
+    run_id: str = ""
+    input: Payloads = ()
+    headers: Headers | None = None
+    identity: str = ""
+    wait: int = 0
+
+
 class EnqueueTask(
     msgspec.Struct, frozen=True, array_like=True, gc=False, tag="enqueue_task", tag_field="kind", kw_only=True
 ):
@@ -296,6 +310,21 @@ class CompleteWorkflowTasks(
     new_run_ids: tuple[str, ...] = ()
 
 
+class QueryAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=True):
+    """What the code said, or why it could not: ``failure``."""
+
+    token: "QueryToken"
+    result: Payloads = ()
+    failure: Failure | None = None
+
+
+class AnswerQueries(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="answer_queries", tag_field="kind", kw_only=True
+):
+    worker: str
+    items: tuple[QueryAnswer, ...]
+
+
 class StopWorker(
     msgspec.Struct, frozen=True, array_like=True, gc=False, tag="stop_worker", tag_field="kind", kw_only=True
 ):
@@ -324,6 +353,8 @@ Request = (
     | ReturnTasks
     | CompleteWorkflowTasks
     | StopWorker
+    | QueryWorkflow
+    | AnswerQueries
 )
 
 
@@ -344,3 +375,12 @@ class WorkflowToken(msgspec.Struct, frozen=True, array_like=True, gc=False):
     incarnation: int
     epoch: int
     dispatch: int
+
+
+class QueryToken(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Which open query is meant: ``number`` counts the queries of one owner."""
+
+    run_id: str
+    incarnation: int
+    epoch: int
+    number: int

@@ -73,6 +73,7 @@ class Reference:
     signals: int = 0
     cancel_requested: bool = False
     search_attributes: dict[str, Payload] | None = None
+    published: dict[str, Payload] | None = None
     last_started: int = 0
     last_completed: int = 0
     new_run_id: str = ""
@@ -98,6 +99,8 @@ class Reference:
             case e.WorkflowExecutionCancelRequested():
                 self._require(not self.cancel_requested, 30, "cancel_requested_twice", number, event)
                 self.cancel_requested = True
+            case e.MarkerRecorded() if event.marker_name == "publish":
+                self.published = {**(self.published or {}), **(event.details or {})}
             case e.UpsertWorkflowSearchAttributes():
                 self.search_attributes = {**(self.search_attributes or {}), **event.search_attributes}
             case e.WorkflowTaskStarted():
@@ -173,6 +176,7 @@ def derived_differs(reference: Reference, state: RunState) -> str:
         ("signals", state.signals, reference.signals),
         ("cancel_requested", state.cancel_requested, reference.cancel_requested),
         ("search_attributes", state.search_attributes, reference.search_attributes),
+        ("published", state.published, reference.published),
         ("last_task_started_id", state.last_task_started_id, reference.last_started),
         ("last_task_completed_id", state.last_task_completed_id, reference.last_completed),
     )

@@ -46,6 +46,8 @@ CONTINUE_AS_NEW_BYTES: Final = 4 * 1024 * 1024
 PARKED_BYTES_MAX: Final = 4 * 1024 * 1024  # events waiting for a started workflow task; more is Busy
 COMMANDS_MAX: Final = 10_000  # of one workflow task
 SIGNALS_MAX: Final = 10_000  # of one run
+PUBLISHED_MAX: Final = 64  # names under which one run has published something
+PUBLISHED_BYTES_MAX: Final = 4 * 1024  # one published value: it is in the run's row, which is read for every list
 
 # One shard.
 MAILBOX_MAX: Final = 20_000  # inputs waiting; new work is refused above it
@@ -63,6 +65,8 @@ RUNS_CACHED_MAX: Final = 10_000  # runs in memory that nobody needs at the momen
 TASKS_CACHED_MAX: Final = 30_000
 STREAMS_MAX: Final = 1_000  # event streams over HTTP that are open at once
 WAITERS_MAX: Final = 100_000  # callers waiting for a result
+QUERIES_MAX: Final = 1_000  # queries that wait for a worker's answer
+QUERIES_OF_POLL_MAX: Final = 100  # given out with one poll: they need no slot, but a thread
 POLLS_MAX: Final = 10_000  # workers' requests for work that wait
 POLL_ANSWERS_MAX: Final = 10_000  # answered poll ids kept, to give the same leases again
 
@@ -88,6 +92,8 @@ WORKFLOW_TASK_BACKOFF_MAX: Final = Nanos(10 * MINUTE)
 STICKY_TIMEOUT: Final = Nanos(5 * SECOND)  # a run waits this long for the worker that has it in memory
 IDEMPOTENCY_WINDOW: Final = Nanos(24 * HOUR)
 START_TO_CLOSE: Final = Nanos(10 * MINUTE)
+QUERY_WAIT: Final = Nanos(10 * SECOND)  # a query that does not say how long it may be held
+QUERY_AGAIN: Final = Nanos(2 * SECOND)  # a worker that has not answered a query by then is not waited for alone
 POLL_WAIT_MAX: Final = Nanos(60 * SECOND)
 HOST_QUIET: Final = Nanos(10 * SECOND)  # a worker kept for a suspect task that does not poll so long is passed over
 CANCEL_GRACE: Final = Nanos(30 * SECOND)  # a handler asked to stop has this long

@@ -10,7 +10,7 @@ import msgspec
 
 from outlast.core.events import Headers, Timed
 from outlast.core.failure import Failure
-from outlast.core.inputs import TaskToken, WorkflowToken
+from outlast.core.inputs import QueryToken, TaskToken, WorkflowToken
 from outlast.core.payload import Payload, Payloads
 
 
@@ -128,6 +128,7 @@ class WorkflowInfo(
     why_at: int = 0  # the instant that `why` speaks of, 0 for none
     polled: bool = True  # whether a worker that can take its next turn has been seen lately
     warning: str = ""  # what will go wrong unless something is done
+    published: dict[str, Payload] | None = None  # what its code has published, by name
 
 
 class WorkflowOutcome(
@@ -245,12 +246,26 @@ class WorkflowTask(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_on
     suggest_continue_as_new: bool = False  # the history has grown long
 
 
+class QueryTask(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=True):
+    """A question to the code of a run, as its history up to ``last_event_id`` (its whole history) has made it."""
+
+    token: QueryToken
+    workflow_id: str
+    type: str
+    queue: str
+    last_event_id: int
+    name: str
+    input: Payloads = ()
+    headers: Headers | None = None
+
+
 class Work(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="work", tag_field="kind", kw_only=True):
     """The answer to a poll."""
 
     tasks: tuple[TaskLease, ...] = ()
     workflow_tasks: tuple[WorkflowTask, ...] = ()
     stop: bool = False  # the engine stops: ask another, or later
+    queries: tuple[QueryTask, ...] = ()
 
 
 class Begun(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="begun", tag_field="kind", kw_only=True):
@@ -294,6 +309,15 @@ class WorkflowTasksReply(
     not_done: tuple[WorkflowTaskReply, ...] = ()
 
 
+class QueryAnswered(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="query_answered", tag_field="kind", kw_only=True
+):
+    """What the code of the run said; ``failure`` when it raised instead."""
+
+    result: Payloads = ()
+    failure: Failure | None = None
+
+
 Reply = (
     WorkflowStarted
     | WorkflowsStarted
@@ -309,5 +333,6 @@ Reply = (
     | HeartbeatReply
     | CompletionsReply
     | WorkflowTasksReply
+    | QueryAnswered
     | Refused
 )

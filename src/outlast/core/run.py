@@ -26,6 +26,7 @@ Closing = (
 
 
 RUNNING: Final = RunStatus.RUNNING
+PUBLISH: Final = "publish"  # the marker whose details are values by the name they are published under
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -192,6 +193,11 @@ def _attributes_upserted(state: RunState, _: int, event: e.UpsertWorkflowSearchA
     state.search_attributes = {**(state.search_attributes or {}), **event.search_attributes}
 
 
+def _marked(state: RunState, _: int, event: e.MarkerRecorded) -> None:
+    if event.marker_name == PUBLISH:
+        state.published = {**(state.published or {}), **(event.details or {})}
+
+
 def _started(state: RunState, _: int, event: e.WorkflowExecutionStarted) -> None:
     state.search_attributes = event.search_attributes
 
@@ -217,6 +223,7 @@ _FOLDS: Final[dict[type, Callable[[RunState, int, Any], None]]] = {
     e.WorkflowExecutionSignaled: _signaled,
     e.WorkflowExecutionCancelRequested: _cancel_requested,
     e.UpsertWorkflowSearchAttributes: _attributes_upserted,
+    e.MarkerRecorded: _marked,
     e.WorkflowExecutionStarted: _started,
     **dict.fromkeys(e.CLOSING, _closed),
 }
@@ -227,7 +234,6 @@ LEAVE_NO_MARK: Final = frozenset(
         e.WorkflowTaskTimedOut,
         e.WorkflowTaskFailed,
         e.ActivityTaskStarted,
-        e.MarkerRecorded,
         e.TaskEnqueued,
     }
 )

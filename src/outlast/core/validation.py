@@ -14,6 +14,7 @@ from outlast.core.carriers import payloads_in, place_of
 from outlast.core.errors import Invalid, TooLarge
 from outlast.core.events import Headers
 from outlast.core.inputs import (
+    AnswerQueries,
     AwaitTask,
     AwaitWorkflow,
     Begin,
@@ -27,6 +28,7 @@ from outlast.core.inputs import (
     EnqueueTasks,
     Heartbeat,
     Poll,
+    QueryWorkflow,
     Request,
     ReturnTasks,
     SignalWorkflow,
@@ -122,6 +124,11 @@ def validate(request: Request) -> None:
             _name("name", request.name)
             _key("request_id", request.request_id, needed=True)
             _headers(request.headers)
+        case QueryWorkflow():
+            _workflow_id(request.workflow_id)
+            _name("name", request.name)
+            _headers(request.headers)
+            _span("wait", request.wait, longest=limits.POLL_WAIT_MAX)
         case CancelWorkflow() | TerminateWorkflow():
             _workflow_id(request.workflow_id)
             _key("request_id", request.request_id, needed=True)
@@ -152,7 +159,14 @@ def faults_of(items: tuple[StartWorkflow | EnqueueTask, ...]) -> dict[int, Inval
 
 
 def _validate_of_worker(
-    request: Poll | Begin | Heartbeat | CompleteTasks | ReturnTasks | CompleteWorkflowTasks | StopWorker,
+    request: Poll
+    | Begin
+    | Heartbeat
+    | CompleteTasks
+    | ReturnTasks
+    | CompleteWorkflowTasks
+    | AnswerQueries
+    | StopWorker,
 ) -> None:
     _key("worker", request.worker, needed=True)
     match request:
@@ -160,7 +174,7 @@ def _validate_of_worker(
             _poll(request)
         case Begin():
             _count("tokens", len(request.tokens), 0, limits.WORKER_ITEMS_MAX)
-        case Heartbeat() | CompleteTasks():
+        case Heartbeat() | CompleteTasks() | AnswerQueries():
             _count("items", len(request.items), 0, limits.WORKER_ITEMS_MAX)
         case ReturnTasks():
             _count("tokens", len(request.tokens), 0, limits.WORKER_ITEMS_MAX)

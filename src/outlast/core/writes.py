@@ -120,6 +120,7 @@ class RunState(msgspec.Struct, array_like=True, gc=False, kw_only=True):
     parked_count: int = 0
     request_ids: dict[str, int] = {}  # of signals and cancels not covered by dedup rows any more; bounded
     last_event_end: int = 0  # the last event that the last completed turn made
+    published: dict[str, Payload] | None = None  # derived: what the code has published, by name
 
 
 class HistoryRow(msgspec.Struct, array_like=True, gc=False):

@@ -6,10 +6,21 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from outlast.core import limits
 from outlast.core.errors import NotFound, Refusal
 from outlast.core.inputs import CompleteTasks, EnqueueTasks, Poll, Request, StartWorkflows
-from outlast.core.replies import Refused, Reply, TaskInfo, TaskOutcomeReply, Work, WorkflowInfo, WorkflowOutcome
+from outlast.core.replies import (
+    QueryAnswered,
+    Refused,
+    Reply,
+    TaskInfo,
+    TaskOutcomeReply,
+    Work,
+    WorkflowInfo,
+    WorkflowOutcome,
+)
 from outlast.core.shard.config import ShardConfig
 from outlast.core.validation import faults_of, measure, require_small_payloads, validate
 from outlast.engine.batches import part_of
@@ -29,7 +40,7 @@ FORGET_EVERY: Final = 600.0  # seconds between looks for dedup periods that are 
 SWEEP_FIRST: Final = 3600.0  # seconds after the start: programs that end soon leave it to those that stay
 SWEEP_EVERY: Final = 24 * 3600.0  # it reads every row when there is an old blob
 
-_CARRIES_PAYLOADS: Final = (Work, WorkflowInfo, WorkflowOutcome, TaskInfo, TaskOutcomeReply)
+_CARRIES_PAYLOADS: Final = (Work, QueryAnswered, WorkflowInfo, WorkflowOutcome, TaskInfo, TaskOutcomeReply)
 
 
 @dataclass(slots=True, frozen=True)
@@ -267,7 +278,7 @@ class Engine:
 
     async def _with_histories(self, work: Work) -> Work:
         tasks = [task if task.events else await self.reader.with_history(task) for task in work.workflow_tasks]
-        return Work(tasks=work.tasks, workflow_tasks=tuple(tasks), stop=work.stop)
+        return msgspec.structs.replace(work, workflow_tasks=tuple(tasks))
 
     def _not_filled(self, ticket: Ticket, reply: Reply, letter: Letter | None, error: Exception) -> None:
         LOG.error("what was to be answered cannot be read", exc_info=error)

@@ -325,6 +325,7 @@ def info_of_run(row: RunRow, tasks: list[TaskRow] | None = None) -> WorkflowInfo
         why=row.reason,
         parked=state.parked_count,
         warning=history_warning(is_open=row.closed_at == 0, events=row.next_event_id - 1, size=row.history_bytes),
+        published=state.published,
     )
 
 

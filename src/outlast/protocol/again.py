@@ -7,6 +7,7 @@ person should hear of at once (too much waiting, a full disk) is not, except for
 from typing import Final
 
 from outlast.core.inputs import (
+    AnswerQueries,
     AwaitTask,
     AwaitWorkflow,
     Begin,
@@ -14,6 +15,7 @@ from outlast.core.inputs import (
     CompleteWorkflowTasks,
     Heartbeat,
     Poll,
+    QueryWorkflow,
     Request,
     ReturnTasks,
 )
@@ -24,8 +26,8 @@ PAUSE_MAX: Final = 2.0
 
 _PASSING: Final = frozenset({"unavailable", "not_owner"})
 _PASSING_FOR_WORKERS: Final = _PASSING | {"busy", "store_full"}
-_OF_WORKERS: Final = (Begin, CompleteTasks, CompleteWorkflowTasks, Heartbeat, Poll, ReturnTasks)
-_WAITING: Final = (AwaitTask, AwaitWorkflow, Poll)
+_OF_WORKERS: Final = (AnswerQueries, Begin, CompleteTasks, CompleteWorkflowTasks, Heartbeat, Poll, ReturnTasks)
+_WAITING: Final = (AwaitTask, AwaitWorkflow, Poll, QueryWorkflow)
 
 
 def send_again(request: Request, reply: Reply) -> bool:

@@ -14,7 +14,7 @@ from outlast.core import limits
 from outlast.core.errors import Invalid
 from outlast.core.payload import size_of
 from outlast.core.retry import DEFAULT_POLICY
-from outlast.core.run import Run
+from outlast.core.run import PUBLISH, Run
 from outlast.core.units import later, operation_id_of
 
 ClosingCommand = c.CompleteWorkflow | c.FailWorkflow | c.CancelWorkflow | c.ContinueAsNew
@@ -36,6 +36,7 @@ class _Overlay(msgspec.Struct, gc=False):
     completed_id: int
     activities: dict[str, int]
     timers: dict[str, int]
+    published: set[str]
     decided: Decided
 
     @property
@@ -60,6 +61,7 @@ def decide(run: Run, commands: tuple[c.Command, ...], *, completed_id: int, now:
         completed_id,
         activities={open_.activity_id: event_id for event_id, open_ in state.activities.items()},
         timers={timer_id: timer.started_event_id for timer_id, timer in state.timers.items()},
+        published=set(state.published or ()),
         decided=Decided(),
     )
     for command in commands:
@@ -81,6 +83,7 @@ def _decide_one(overlay: _Overlay, command: c.Command) -> None:
         case c.CancelTimer():
             events.append(_cancel_timer(overlay, command))
         case c.RecordMarker():
+            _check_published(overlay, command)
             events.append(
                 e.MarkerRecorded(
                     marker_name=command.marker_name,
@@ -102,6 +105,19 @@ def _decide_one(overlay: _Overlay, command: c.Command) -> None:
             overlay.decided.closing = command
         case _:
             assert_never(command)
+
+
+def _check_published(overlay: _Overlay, command: c.RecordMarker) -> None:
+    if command.marker_name != PUBLISH:
+        return
+    for name, value in (command.details or {}).items():
+        if len(value.data) > limits.PUBLISHED_BYTES_MAX:
+            _refuse(f"What is published as {name!r} has over {limits.PUBLISHED_BYTES_MAX} bytes.")
+        overlay.published.add(name)
+    if len(overlay.published) > limits.PUBLISHED_MAX:
+        _refuse(
+            f"The run would have published under {len(overlay.published)} names; {limits.PUBLISHED_MAX} are allowed."
+        )
 
 
 def _schedule(overlay: _Overlay, command: c.ScheduleActivity) -> e.Event:

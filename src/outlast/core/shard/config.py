@@ -34,6 +34,7 @@ class ShardConfig:
     tasks_cached_max: int = limits.TASKS_CACHED_MAX
     dedup_cached_max: int = limits.TASKS_CACHED_MAX
     waiters_max: int = limits.WAITERS_MAX
+    queries_max: int = limits.QUERIES_MAX
     polls_max: int = limits.POLLS_MAX
     poll_answers_max: int = limits.POLL_ANSWERS_MAX
     continue_as_new_events: int = limits.CONTINUE_AS_NEW_EVENTS

@@ -10,7 +10,7 @@ from typing import assert_never
 from outlast.core import inputs as i
 from outlast.core import replies
 from outlast.core.errors import InvariantBroken, Refusal, Unavailable
-from outlast.core.shard import attempts, due, enqueue, loading, matching, runs, tasks, timing, turns
+from outlast.core.shard import attempts, due, enqueue, loading, matching, queries, runs, tasks, timing, turns
 from outlast.core.shard.admitted import Admitted, LeaseEnded, RunOverLimit, TimerDue
 from outlast.core.shard.config import ShardConfig
 from outlast.core.shard.gate import Gate
@@ -110,12 +110,14 @@ class ShardCore:
             if not shard.waiters[entity_id]:
                 del shard.waiters[entity_id]
             return
+        if queries.forget(shard, ticket):
+            return
         poll = shard.poll_of_ticket.get(ticket)
         if poll is not None:
             matching.drop(shard, poll)
             return
         held = self.loading.lines.of_ticket(ticket)
-        if held is not None and isinstance(held.admitted.input, i.AwaitWorkflow | i.AwaitTask | i.Poll):
+        if held is not None and isinstance(held.admitted.input, i.AwaitWorkflow | i.AwaitTask | i.QueryWorkflow | i.Poll):
             self.loading.lines.take(held)
             self._go_on()
             self._after()
@@ -200,6 +202,7 @@ class ShardCore:
         tickets += [ticket for waiting in shard.waiters.values() for ticket in waiting]
         tickets += [held.ticket for held in shard.poll_of.values()]
         tickets += [held.admitted.ticket for held in self.loading.lines.held.values()]
+        tickets += [query.ticket for query in shard.queries.values()]
         shard.outputs += [Answer(ticket, UNAVAILABLE) for ticket in tickets if ticket is not None]
         shard.outputs.append(StepDown(reason))
 
@@ -303,6 +306,8 @@ class ShardCore:
                 shard.answer(ticket, runs.terminate(shard, request, namespace=namespace))
             case i.DescribeWorkflow() as request:
                 runs.describe(shard, request, namespace=namespace, ticket=ticket)
+            case i.QueryWorkflow() as request:
+                queries.ask(shard, request, namespace=namespace, ticket=ticket)
             case i.CancelTask() as request:
                 shard.answer(ticket, tasks.cancel(shard, request, namespace=namespace))
             case i.DescribeTask() as request:
@@ -320,6 +325,7 @@ class ShardCore:
         | i.CompleteTasks
         | i.ReturnTasks
         | i.CompleteWorkflowTasks
+        | i.AnswerQueries
         | i.StopWorker,
         *,
         namespace: str,
@@ -341,6 +347,9 @@ class ShardCore:
                 shard.answer(ticket, replies.Accepted())
             case i.CompleteWorkflowTasks():
                 turns.complete(shard, request, namespace=namespace, ticket=ticket)
+            case i.AnswerQueries():
+                queries.answer(shard, request, namespace=namespace)
+                shard.answer(ticket, replies.Accepted())
             case i.StopWorker():
                 matching.stop_worker(shard, request, namespace=namespace)
                 shard.answer(ticket, replies.Accepted())

@@ -1,7 +1,7 @@
 """What the passing of time brings: timers that are due, leases that have run out, waits that are over."""
 
 from outlast.core import limits
-from outlast.core.shard import matching, offers, turns
+from outlast.core.shard import matching, offers, queries, turns
 from outlast.core.shard.admitted import Internal, LeaseEnded, TimerDue
 from outlast.core.shard.state import Shard
 from outlast.core.task import LEASED
@@ -34,6 +34,9 @@ def collect(shard: Shard) -> list[Internal]:
 
 
 def _look(shard: Shard, kind: str, target: str, n: int) -> None:
+    if kind == "query":
+        queries.look(shard, n)
+        return
     if kind == "host":
         matching.look_at_host(shard, target)
         return

@@ -9,7 +9,7 @@ from outlast.core.errors import Busy
 from outlast.core.inputs import Poll, StopWorker, TaskToken
 from outlast.core.machines.task import suspect as is_suspect
 from outlast.core.replies import TaskLease, Work, WorkflowTask
-from outlast.core.shard import attempts, offers, turns
+from outlast.core.shard import attempts, offers, queries, turns
 from outlast.core.shard.fairness import given_out
 from outlast.core.shard.readiness import put_in_window, window_of
 from outlast.core.shard.state import QueueName, Shard, TaskQueue, WaitingPoll, WorkerSeen, poll_key
@@ -115,6 +115,8 @@ def stop_worker(shard: Shard, request: StopWorker, *, namespace: str) -> None:
 
 def match(shard: Shard) -> None:
     """Give out what can be given out, queue by queue, polls in the order in which they came, until the batch is full."""
+    if shard.queries:
+        queries.wake(shard)
     while shard.hot and not shard.batch_is_full():
         queue = next(iter(shard.hot))
         del shard.hot[queue]
@@ -138,11 +140,12 @@ def _serve(shard: Shard, waiting: WaitingPoll) -> None:
             work_turns += _give_turns(shard, (waiting.namespace, queue), poll, room)
     if poll.slots > 0:
         leased = _lease_tasks(shard, waiting, seen)
-    if not leased and not work_turns:
+    asked = queries.give(shard, waiting) if shard.queries else ()
+    if not leased and not work_turns and not asked:
         return
     drop(shard, waiting)
     _remember(shard, waiting.key, leased, work_turns)
-    shard.answer(waiting.ticket, Work(tasks=tuple(leased), workflow_tasks=tuple(work_turns)))
+    shard.answer(waiting.ticket, Work(tasks=tuple(leased), workflow_tasks=tuple(work_turns), queries=asked))
 
 
 def _give_turns(shard: Shard, queue: QueueName, poll: Poll, room: int) -> list[WorkflowTask]:

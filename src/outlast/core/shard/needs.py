@@ -113,7 +113,7 @@ def of(shard: Shard, admitted: Admitted) -> list[Key]:
         case i.SignalWorkflow() as request:
             scope = f"signal/{request.workflow_id}"
             return [_run_key(namespace, request), ("dedup", namespace, scope, request.request_id)]
-        case i.CancelWorkflow() as request:
+        case i.CancelWorkflow() | i.QueryWorkflow() as request:
             return [_run_key(namespace, request)]
         case i.TerminateWorkflow() | i.DescribeWorkflow() as request:
             key = _run_key(namespace, request)
@@ -132,7 +132,7 @@ def of(shard: Shard, admitted: Admitted) -> list[Key]:
             return [key for item in request.items for key in _task_and_run(shard, item.token.task_id)]
         case i.CompleteWorkflowTasks() as request:
             return _of_turns(shard, request)
-        case i.Poll() | i.StopWorker():
+        case i.Poll() | i.StopWorker() | i.AnswerQueries():
             return []
         case LeaseEnded() as ended:
             return _task_and_run(shard, ended.task_id)
@@ -167,7 +167,12 @@ def _of_enqueue(namespace: str, request: i.EnqueueTask) -> list[Key]:
 
 def _run_key(
     namespace: str,
-    request: i.SignalWorkflow | i.CancelWorkflow | i.TerminateWorkflow | i.DescribeWorkflow | i.AwaitWorkflow,
+    request: i.SignalWorkflow
+    | i.CancelWorkflow
+    | i.TerminateWorkflow
+    | i.DescribeWorkflow
+    | i.AwaitWorkflow
+    | i.QueryWorkflow,
 ) -> Key:
     return ("run", request.run_id) if request.run_id else ("workflow", namespace, request.workflow_id)
 

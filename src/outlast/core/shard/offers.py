@@ -29,7 +29,7 @@ def offer(shard: Shard, run: Run) -> None:
         return
     run.offered = True
     worker = run.state.sticky_worker
-    if worker and _comes_back(shard, run.namespace, worker):
+    if worker and comes_back(shard, run.namespace, worker):
         shard.sticky.setdefault((run.namespace, run.queue, run.type, worker), deque()).append(run.run_id)
         shard.expire_at(shard.now + shard.config.sticky_timeout, "sticky", run.run_id, 0)
     else:
@@ -38,7 +38,8 @@ def offer(shard: Shard, run: Run) -> None:
     shard.hot[run.namespace, run.queue] = None
 
 
-def _comes_back(shard: Shard, namespace: str, worker: str) -> bool:
+def comes_back(shard: Shard, namespace: str, worker: str) -> bool:
+    """Say whether a worker polls, or has polled lately enough to be waited for."""
     seen = shard.workers.get((namespace, worker))
     if seen is None or seen.stopped:
         return False

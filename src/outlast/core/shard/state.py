@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from outlast.core.errors import Busy
-from outlast.core.inputs import Poll
+from outlast.core.inputs import Poll, QueryWorkflow
 from outlast.core.replies import Reply, RunStatus, TaskState
 from outlast.core.run import Run
 from outlast.core.shard.admitted import Internal
@@ -67,6 +67,20 @@ class WorkerSeen:
     seen_at: int = 0
     suspect: str = ""  # the suspect task that this worker runs, or will run once it is idle
     stopped: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class OpenQuery:
+    """A question to the code of a run that is not answered yet."""
+
+    number: int
+    ticket: object
+    namespace: str
+    run_id: str
+    request: QueryWorkflow
+    until: int
+    given: bool = False  # a worker has it
+    asked_at: int = 0  # when it was first offered, or given out last
 
 
 @dataclass(slots=True)
@@ -133,6 +147,8 @@ class Shard:
         default_factory=OrderedDict[TaskQueue, int]
     )  # "w:" or "t:" type -> last polled; the oldest first
     queues: dict[str, set[str]] = field(default_factory=dict[str, set[str]])  # of each namespace, those with counters
+    queries: dict[int, OpenQuery] = field(default_factory=dict[int, OpenQuery])  # by number, the oldest first
+    queries_asked: int = 0  # under this fence
     dispatches: int = 0  # workflow tasks given out under this fence
     turns: int = 0  # of them, in workers' hands now
     leased: int = 0  # tasks in workers' hands now, as far as loaded

@@ -52,6 +52,7 @@ def describe_run(shard: Shard, run: Run) -> WorkflowInfo:
         parked=len(run.parked),
         polled=polled,
         warning=history_warning(is_open=run.open, events=run.next_event_id - 1, size=run.history_bytes),
+        published=state.published,
     )
 
 

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from outlast.core import limits
 from outlast.core.inputs import (
+    AnswerQueries,
     AwaitTask,
     AwaitWorkflow,
     Begin,
@@ -23,7 +24,7 @@ from outlast.engine.ticket import Ticket
 
 # Refusing one of these would keep work from ending, and so keep the mailbox full.
 RESERVED: Final[frozenset[type]] = frozenset(
-    {Begin, CompleteTasks, CompleteWorkflowTasks, Heartbeat, ReturnTasks, StopWorker}
+    {AnswerQueries, Begin, CompleteTasks, CompleteWorkflowTasks, Heartbeat, ReturnTasks, StopWorker}
 )
 
 
@@ -87,7 +88,7 @@ def weight_of(request: Request) -> int:
     if type(request) in ONLY_READS:
         return 1  # most are
     match request:
-        case EnqueueTasks() | StartWorkflows() | CompleteTasks() | Heartbeat():
+        case EnqueueTasks() | StartWorkflows() | CompleteTasks() | Heartbeat() | AnswerQueries():
             return len(request.items) or 1
         case CompleteWorkflowTasks():
             return len(request.done) + len(request.not_done) or 1
