@@ -76,6 +76,39 @@ async def order_flow(order: Order) -> int:
     return approval.by  # wrong
 
 
+@app.workflow
+class Cart:
+    @workflow.run
+    async def shop(self, user: str, *, price: int = 1) -> int:
+        assert_type(self.count(), int)
+        return price
+
+    @workflow.signal
+    def pay(self, cents: int) -> None: ...
+
+    @workflow.query
+    def count(self) -> int:
+        return 1
+
+    @workflow.query
+    def has(self, item: str) -> bool:
+        return bool(item)
+
+
+async def uses_of_a_class() -> None:
+    cart = Cart.shop.using(id="c").start("ann", price=2)
+    assert_type(cart, WorkflowHandle[int])
+    assert_type(cart.query(Cart.count), int)
+    assert_type(await cart.aquery(Cart.has, "tea"), bool)
+    cart.signal(Cart.pay, 499)
+    cart.signal(approve, Approval("ann"))
+    cart.signal(Cart.pay, "much")  # wrong
+    cart.signal(approve, 3)  # wrong
+    cart.query(Cart.has)  # wrong
+    cart.query(Cart.pay)  # wrong
+    Cart.shop.start(3)  # wrong
+
+
 @app.workflow(run_timeout="30d")
 async def other_flow(name: str, *, loud: bool = False) -> list[int]:
     return [len(name), loud]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, Type
 from outlast.core.errors import Invalid, Refusal
 from outlast.core.limits import NAME_BYTES_MAX
 from outlast.protocol.transport import Transport
+from outlast.sdk.classes import members_of
 from outlast.sdk.client import Client
 from outlast.sdk.context import TaskContext
 from outlast.sdk.converter import Converter
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C")
 
 LOGGER: Final = logging.getLogger("outlast")
 DRAIN: Final = "60s"
@@ -121,11 +123,13 @@ class App:
         return self._declare_task(function, declared=options)
 
     @overload
+    def workflow(self, function: type[C], /) -> type[C]: ...  # type: ignore[overload-overlap]
+    @overload
     def workflow(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
     @overload
     def workflow(self, /, **options: Unpack[WorkflowDeclaration]) -> WorkflowDecorator: ...
     def workflow(self, function: Callable[..., Any] | None = None, /, **options: Unpack[WorkflowDeclaration]) -> Any:
-        """Declare a workflow: an ``async def`` that survives its process. Raises as ``task``."""
+        """Declare a workflow: an ``async def``, or a class with one, that survives its process. Raises as ``task``."""
         if function is None:
             return functools.partial(self._declare_workflow, declared=options)
         return self._declare_workflow(function, declared=options)
@@ -137,10 +141,15 @@ class App:
         return declared_task
 
     def _declare_workflow(self, function: Callable[..., Any], *, declared: WorkflowDeclaration) -> Any:
-        declared_workflow = Workflow[..., Any](function, home=self, declared=declared)
+        members = members_of(function) if isinstance(function, type) else None
+        run = function if members is None else members.run
+        declared_workflow = Workflow[..., Any](run, home=self, declared=declared, members=members)
         self.registry.add_workflow(declared_workflow)
         self._declared()
-        return declared_workflow
+        if members is None:
+            return declared_workflow
+        setattr(function, members.attribute, declared_workflow)
+        return function
 
     def _declared(self) -> None:
         if self._worker is not None:

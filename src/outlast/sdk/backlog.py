@@ -56,3 +56,12 @@ class Backlog(Generic[I]):
         if self._items:  # put before this thread was counted, so nobody was woken for it
             self._wake()
         self._bell.get()
+
+
+def taken_once(ticket: list[bool]) -> bool:
+    """Return True to one caller only, whichever comes first. From any thread."""
+    try:
+        ticket.pop()
+    except IndexError:
+        return False
+    return True

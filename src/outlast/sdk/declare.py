@@ -27,9 +27,9 @@ def check_function(function: object, *, what: str) -> None:
     """
     if inspect.isclass(function):
         raise BadDeclaration(
-            "class_not_yet",
+            "task_class",
             f"@{what} stands on the class {function.__name__}.",
-            remedy=f"Write the {what} as a function; classes are for a later release.",
+            remedy=f"Write the {what} as a function.",
         )
     if not inspect.isfunction(function):
         raise BadDeclaration(
@@ -59,14 +59,20 @@ def check_name(name: object, *, what: str, place: str) -> str:
     return name
 
 
-def read_parameters(function: Callable[..., Any], *, what: str) -> tuple[Parameters, bool]:
+def read_parameters(function: Callable[..., Any], *, what: str, of_object: bool = False) -> tuple[Parameters, bool]:
     """Return what ``function`` takes and returns, and whether its first parameter is a TaskContext (then left out).
+
+    ``of_object``: it is a method, whose first parameter is the object.
 
     Raises:
         BadDeclaration: an annotation cannot be resolved, or a parameter is of a kind that cannot be written down.
     """
     where = f"{function.__qualname__} ({place_of(function)})"
     parameters = list(inspect.signature(function).parameters.values())
+    if of_object:
+        if not parameters or parameters[0].kind not in _POSITIONAL:
+            raise BadDeclaration("no_self", f"The {what} {where} takes no self.", remedy="Write it as a method.")
+        del parameters[0]
     types = _types_of(function, where=f"{what} {where}")
     takes_context = bool(parameters) and types.get(parameters[0].name) is TaskContext
     if takes_context:

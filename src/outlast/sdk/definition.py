@@ -1,6 +1,6 @@
 """What ``@app.task`` and ``@app.workflow`` make of a function: its name, its types and its options, resolved once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +66,15 @@ class TaskDefinition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MethodDefinition:
+    """A method of a workflow class that signals or queries call."""
+
+    name: str
+    function: Callable[..., Any]
+    parameters: Parameters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowDefinition:
     name: str
     function: Callable[..., Any]
@@ -73,3 +82,6 @@ class WorkflowDefinition:
     options: WorkflowOptions
     place: str = ""
     fail_on_nondeterminism: bool = False
+    create: Callable[[], Any] | None = None  # of a class: makes the object whose methods are called
+    signals: Mapping[str, MethodDefinition] = field(default_factory=dict[str, MethodDefinition])
+    queries: Mapping[str, MethodDefinition] = field(default_factory=dict[str, MethodDefinition])

@@ -6,6 +6,7 @@ Exception
 └── OutlastError              has code and remedy
     ├── TaskError             what a failed task raises in its caller; TimedOut, Canceled, WorkerLost
     ├── WorkflowFailed        how a run ended: WorkflowCanceled, WorkflowTerminated, WorkflowTimedOut
+    ├── QueryFailed, NotPublished
     ├── InvalidDuration, NotSerializable, PayloadTooLarge, NotReadable, BadArguments
     ├── NotFound, Conflict, Unavailable
     └── HoldsRun              a mistake in the code: the workflow task fails and the run is held, never lost
@@ -142,6 +143,27 @@ class NotReadable(OutlastError, ValueError):
     def __init__(self, fact: str, *, path: str = "", remedy: str = "") -> None:
         super().__init__(fact, remedy=remedy)
         self.path = path
+
+
+class QueryFailed(OutlastError):
+    """A query method has raised, or there is none of that name; ``type`` and ``message`` are those of what it raised."""
+
+    code = "query_failed"
+
+    def __init__(self, fact: str, *, failure: Failure) -> None:
+        super().__init__(fact)
+        self.failure = failure
+        self.type = failure.type
+        self.message = failure.message
+
+
+class NotPublished(OutlastError, KeyError):
+    """The run has published nothing under that name, or not yet."""
+
+    code = "not_published"
+
+    def __str__(self) -> str:
+        return self.fact
 
 
 class PayloadTooLarge(OutlastError):

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from outlast.core.errors import Refusal
 from outlast.core.inputs import (
@@ -12,11 +12,13 @@ from outlast.core.inputs import (
     CancelWorkflow,
     DescribeTask,
     DescribeWorkflow,
+    QueryWorkflow,
     SignalWorkflow,
     TerminateWorkflow,
 )
 from outlast.core.replies import (
     Accepted,
+    QueryAnswered,
     RunStatus,
     TaskInfo,
     TaskOutcomeReply,
@@ -25,15 +27,20 @@ from outlast.core.replies import (
     WorkflowOutcome,
 )
 from outlast.sdk.ahead import Ahead
+from outlast.sdk.classes import QueryMethod, SignalMethod
 from outlast.sdk.client import Client, mint, seconds
+from outlast.sdk.declare import read_parameters
 from outlast.sdk.durations import Duration
+from outlast.sdk.errors import NotPublished
 from outlast.sdk.misuse import Misuse
-from outlast.sdk.outcomes import task_error, workflow_error
+from outlast.sdk.outcomes import query_error, task_error, workflow_error
 from outlast.sdk.signals import Signal
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 S = TypeVar("S")
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Handle(Protocol[R_co]):
@@ -208,15 +215,61 @@ class WorkflowHandle(Generic[R]):
                 return reply
             run_id, reply = reply.new_run_id, None
 
-    def signal(self, signal: Signal[S], value: S) -> None:
-        """Send ``value``; it is durable when this returns."""
+    @overload
+    def signal(self, signal: Signal[S], value: S, /) -> None: ...
+    @overload
+    def signal(self, signal: SignalMethod[P], /, *args: P.args, **kwargs: P.kwargs) -> None: ...
+    def signal(self, signal: Any, /, *args: Any, **kwargs: Any) -> None:
+        """Send a signal; it is durable when this returns."""
         client = self._connect()
-        client.ask(self._signal(client, signal, value), Accepted, instead="handle.asignal(…)")
+        client.ask(self._signal(client, signal, args, kwargs), Accepted, instead="handle.asignal(…)")
 
-    async def asignal(self, signal: Signal[S], value: S) -> None:
+    @overload
+    async def asignal(self, signal: Signal[S], value: S, /) -> None: ...
+    @overload
+    async def asignal(self, signal: SignalMethod[P], /, *args: P.args, **kwargs: P.kwargs) -> None: ...
+    async def asignal(self, signal: Any, /, *args: Any, **kwargs: Any) -> None:
         """As ``signal``, without blocking the loop."""
         client = self._connect()
-        await client.aask(self._signal(client, signal, value), Accepted, instead="handle.asignal(…)")
+        await client.aask(self._signal(client, signal, args, kwargs), Accepted, instead="handle.asignal(…)")
+
+    @overload
+    def query(self, query: QueryMethod[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    @overload
+    def query(self, query: str, /, *args: Any) -> Any: ...
+    def query(self, query: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Return what the run's code says: a worker calls the method, once all that was recorded has been shown to it.
+
+        Raises:
+            QueryFailed: the method raised, or there is none of that name.
+            Unavailable: no worker has answered within 10 seconds.
+            Conflict: the code fails at each try, so that it cannot be asked.
+        """
+        client = self._connect()
+        reply = client.ask(self._query(client, query, args, kwargs), QueryAnswered, instead="handle.aquery(…)")
+        return self._said(client, query, reply)
+
+    @overload
+    async def aquery(self, query: QueryMethod[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    @overload
+    async def aquery(self, query: str, /, *args: Any) -> Any: ...
+    async def aquery(self, query: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """As ``query``, without blocking the loop."""
+        client = self._connect()
+        request = self._query(client, query, args, kwargs)
+        return self._said(client, query, await client.aask(request, QueryAnswered, instead="handle.aquery(…)"))
+
+    def published(self, name: str, type: Any = Any) -> Any:
+        """Return what the code has published under ``name``, as ``type``; no worker is needed.
+
+        Raises:
+            NotPublished: nothing, or not yet.
+        """
+        return self._published(self._connect(), self.describe(), name, type)
+
+    async def apublished(self, name: str, type: Any = Any) -> Any:
+        """As ``published``, without blocking the loop."""
+        return self._published(self._connect(), await self.adescribe(), name, type)
 
     def cancel(self, reason: str = "") -> bool:
         """Ask the run to stop; its code may tidy up. Return False when it had been asked before."""
@@ -248,21 +301,68 @@ class WorkflowHandle(Generic[R]):
         request = DescribeWorkflow(workflow_id=self.id, run_id=self.run_id)
         return await self._connect().aask(request, WorkflowInfo, instead="handle.adescribe()")
 
-    def _signal(self, client: Client, signal: Signal[S], value: S) -> SignalWorkflow:
-        if not isinstance(signal, Signal):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
+    def _signal(self, client: Client, signal: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SignalWorkflow:
+        converter = client.converter
+        if isinstance(signal, SignalMethod):
+            name = signal.name
+            parameters, _ = read_parameters(signal.function, what="signal", of_object=True)
+            payloads = converter.arguments_to_payloads(parameters, args, kwargs)
+        elif isinstance(signal, Signal):
+            name = signal.name
+            (value,) = args
+            payloads = (converter.to_payload(value, path=name, declared=signal.type),)
+        else:
             raise Misuse(
                 "not_a_signal",
                 f"handle.signal(…) was given {signal!r}.",
-                remedy='Give the Signal: paid = Signal("paid"), then handle.signal(paid, value).',
+                remedy='Give the Signal: paid = Signal("paid"), then handle.signal(paid, value); of a class the method.',
             )
         return SignalWorkflow(
             workflow_id=self.id,
             run_id=self.run_id,
-            name=signal.name,
+            name=name,
             request_id=mint(),
-            input=(client.converter.to_payload(value, path=signal.name, declared=signal.type),),
+            input=payloads,
             identity=client.identity,
         )
+
+    def _query(self, client: Client, query: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> QueryWorkflow:
+        if isinstance(query, QueryMethod):
+            name = query.name
+            parameters, _ = read_parameters(query.function, what="query", of_object=True)
+            payloads = client.converter.arguments_to_payloads(parameters, args, kwargs)
+        elif isinstance(query, str):
+            name = query
+            payloads = tuple(client.converter.to_payload(value, path=f"{name}[{n}]") for n, value in enumerate(args))
+        else:
+            raise Misuse(
+                "not_a_query",
+                f"handle.query(…) was given {query!r}.",
+                remedy='Give the method: handle.query(Cart.count), or its name: handle.query("count").',
+            )
+        return QueryWorkflow(
+            workflow_id=self.id, run_id=self.run_id, name=name, input=payloads, identity=client.identity
+        )
+
+    def _said(self, client: Client, query: object, reply: QueryAnswered) -> Any:
+        if reply.failure is not None:
+            raise query_error(reply.failure, self.id)
+        if not reply.result:
+            return None
+        result_type: Any = Any
+        if isinstance(query, QueryMethod):
+            result_type = read_parameters(query.function, what="query", of_object=True)[0].result
+        return client.converter.from_payload(reply.result[0], result_type, path="result")
+
+    def _published(self, client: Client, info: WorkflowInfo, name: str, type: Any) -> Any:
+        payload = (info.published or {}).get(name)
+        if payload is None:
+            names = ", ".join(sorted(info.published or ())) or "nothing"
+            raise NotPublished(
+                f"Run {info.run_id} of {info.workflow_id} has not published {name!r}.",
+                remedy=f"It has published: {names}.",
+            )
+        return client.converter.from_payload(payload, type, path=name)
 
     def _cancel(self, client: Client, reason: str) -> CancelWorkflow:
         return CancelWorkflow(

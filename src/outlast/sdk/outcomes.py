@@ -5,6 +5,7 @@ from typing import Final
 from outlast.core.failure import Failure, FailureKind
 from outlast.core.replies import RunStatus, TaskOutcomeReply, TaskState, WorkflowOutcome
 from outlast.sdk.errors import (
+    QueryFailed,
     WorkflowCanceled,
     WorkflowFailed,
     WorkflowTerminated,
@@ -49,4 +50,11 @@ def workflow_error(reply: WorkflowOutcome) -> WorkflowFailed:
     )
     if reply.failure is not None:
         error.__cause__ = exception_of(reply.failure)
+    return error
+
+
+def query_error(failure: Failure, workflow_id: str) -> QueryFailed:
+    """Return the exception for a query whose method has raised, with what it raised as its cause."""
+    error = QueryFailed(f"The query to {workflow_id} failed: {failure.type}: {failure.message}", failure=failure)
+    error.__cause__ = exception_of(failure)
     return error

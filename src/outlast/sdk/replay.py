@@ -7,17 +7,19 @@ follow the WorkflowTaskCompleted. Only the commands of the last turn, which noth
 """
 
 import contextvars
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 import msgspec
 
 from outlast.core import commands, events
+from outlast.core.payload import Payloads
 from outlast.core.replies import WorkflowTask
 from outlast.sdk import guard
 from outlast.sdk.converter import Converter
 from outlast.sdk.definition import WorkflowDefinition
-from outlast.sdk.errors import HistoryGap, HoldsRun, Nondeterminism
+from outlast.sdk.errors import HistoryGap, HoldsRun, Nondeterminism, UnsupportedHere
 from outlast.sdk.failures import exception_of, failure_of
 from outlast.sdk.harmless import proof_of
 from outlast.sdk.loop import Abandoned, Task, TimerHandle
@@ -40,7 +42,7 @@ class Turn(msgspec.Struct, frozen=True):
 class WorkflowRun(Verbs):
     """One run in memory. Not for two threads at once; any thread may take the next turn."""
 
-    __slots__ = ("_build", "_context", "_main", "_pending", "_proof", "closed", "next_event_id")
+    __slots__ = ("_build", "_context", "_main", "_pending", "_proof", "_signal_methods", "closed", "next_event_id")
 
     def __init__(
         self,
@@ -61,8 +63,11 @@ class WorkflowRun(Verbs):
         self._main: Task | None = None
         self._build = ""
         self._pending: list[Recorded] = []
+        self._signal_methods: set[Task] = set()
         # What a converter of the user's gives is not known, so nothing can be proved of code that handles it.
-        self._proof = proof_of(definition) if type(converter) is Converter else None
+        # Of a class only the run would be looked at, not its other methods.
+        plain = type(converter) is Converter and definition.create is None
+        self._proof = proof_of(definition) if plain else None
         self._context = contextvars.Context()
         self._context.run(CURRENT.set, self)
 
@@ -342,12 +347,61 @@ class WorkflowRun(Verbs):
         self.begin(event)
         try:
             args, kwargs = self.converter.payloads_to_arguments(self.definition.parameters, event.input)
-            coroutine = self.definition.function(*args, **kwargs)
-            self._main = self.loop.start(coroutine, name="main")
+            begin = self.definition.function if self.definition.create is None else self._begin_object
+            self._main = self.loop.start(begin(*args, **kwargs), name="main")
         except Exception as error:  # the stored input does not fit the code: hold the run, do not lose it
             raise turn_failure(error) from error
 
+    async def _begin_object(self, *args: Any, **kwargs: Any) -> Any:
+        """Make the object of a class and run its run; signals that an earlier run of the chain handed on come first."""
+        create = self.definition.create
+        assert create is not None
+        self.instance = create()
+        for name in self.definition.signals:
+            carried = self.mailbox(name).signals
+            while carried:
+                self._call_signal_method(carried.popleft().event)
+        return await self.definition.function(self.instance, *args, **kwargs)
+
+    def _call_signal_method(self, event: events.WorkflowExecutionSignaled) -> None:
+        task = self.loop.create_task(self._signal_method(event))
+        self._signal_methods.add(task)
+        task.add_done_callback(self._signal_methods.discard)
+
+    async def _signal_method(self, event: events.WorkflowExecutionSignaled) -> None:
+        """Call the method of a signal. What it raises holds the run: the signal is not lost, better code takes it."""
+        method = self.definition.signals[event.signal_name]
+        try:
+            args, kwargs = self.converter.payloads_to_arguments(method.parameters, event.input)
+            waits = method.function(self.instance, *args, **kwargs)
+            if waits is not None and inspect.isawaitable(waits):
+                await waits
+        except Exception as error:  # noqa: BLE001 - whatever the user's method raises
+            self.report(turn_failure(error))
+
+    def query(self, name: str, input: Payloads) -> Payloads:
+        """Return what the query method ``name`` says of the run as it stands.
+
+        Raises:
+            UnsupportedHere: There is no such method.
+            Exception: Whatever the method raises.
+        """
+        method = self.definition.queries.get(name)
+        if method is None:
+            raise _no_query(name, self.definition)
+        args, kwargs = self.converter.payloads_to_arguments(method.parameters, input)
+        self.asking = True
+        try:
+            with self.loop.enter():
+                value = self._context.run(method.function, self.instance, *args, **kwargs)
+        finally:
+            self.asking = False
+        return (self.converter.to_payload(value, path="result", declared=method.parameters.result),)
+
     def on_signaled(self, event_id: int, event: events.WorkflowExecutionSignaled) -> None:
+        if event.signal_name in self.definition.signals:
+            self._call_signal_method(event)
+            return
         mailbox = self.mailbox(event.signal_name)
         mailbox.signals.append(Received(event_id, event))
         mailbox.wake()
@@ -415,6 +469,16 @@ class WorkflowRun(Verbs):
             future.end_canceled()
         else:
             future.set_exception(canceled_by_others(future))
+
+
+def _no_query(name: str, definition: WorkflowDefinition) -> UnsupportedHere:
+    known = ", ".join(sorted(definition.queries))
+    return UnsupportedHere(
+        f"The workflow {definition.name!r} ({definition.place}) has no query {name!r}.",
+        remedy=f"It answers: {known}."
+        if known
+        else "Write it as a class with a method marked @workflow.query, or have it call workflow.publish(…).",
+    )
 
 
 def canceled_by_others(future: ActivityFuture) -> Exception:

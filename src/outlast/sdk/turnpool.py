@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from outlast.core.replies import WorkflowTask
-from outlast.sdk.backlog import Backlog
+from outlast.sdk.backlog import Backlog, taken_once
 from outlast.sdk.converter import Converter
 from outlast.sdk.definition import WorkflowDefinition
 from outlast.sdk.loop import keep_generators
 from outlast.sdk.pool import Hands
+from outlast.sdk.queries import QueriesInHand
 from outlast.sdk.replay import Turn, WorkflowRun
 
 THREADS_MAX: Final = 8
@@ -67,11 +68,11 @@ class TurnInHand:
 
     def claim(self) -> bool:
         """Return True to one caller only: it may start the turn, or hand it back. From any thread."""
-        return _pop(self.ticket)
+        return taken_once(self.ticket)
 
     def settle(self) -> bool:
         """Return True to one caller only: it says how the turn ended. From any thread."""
-        return _pop(self.end)
+        return taken_once(self.end)
 
     def execute(self) -> None:
         """Advance the run and keep what comes of it. Never raises."""
@@ -93,16 +94,19 @@ class TurnInHand:
             self.error = error
 
 
+InHand = TurnInHand | QueriesInHand
+
+
 class TurnPool:
     """Begins with one thread, since turns are short and share one interpreter; adds some while turns wait."""
 
-    def __init__(self, finished: deque[TurnInHand], hands: Hands) -> None:
+    def __init__(self, finished: deque[InHand], hands: Hands) -> None:
         self.leaked = 0
         self.look_again = LOOK_AGAIN
         self._finished = finished
         self._hands = hands
-        self._backlog: Backlog[TurnInHand | WorkflowRun | None] = Backlog()
-        self._waiting: dict[TurnInHand, None] = {}  # submitted and not ended
+        self._backlog: Backlog[InHand | WorkflowRun | None] = Backlog()
+        self._waiting: dict[InHand, None] = {}  # submitted and not ended
         self._counting = threading.Lock()
         self._threads = 0  # that are not stuck
         self._crowded_since = 0.0
@@ -112,7 +116,7 @@ class TurnPool:
         """Whether a turn waits or is executed."""
         return bool(self._waiting)
 
-    def submit(self, items: Sequence[TurnInHand]) -> None:
+    def submit(self, items: Sequence[InHand]) -> None:
         """Have ``items`` executed. From the worker's loop."""
         for item in items:
             self._waiting[item] = None
@@ -126,7 +130,7 @@ class TurnPool:
         if not self._threads:
             self._add_thread()
 
-    def take_unstarted(self) -> list[TurnInHand]:
+    def take_unstarted(self) -> list[InHand]:
         """Return the items that have not begun, which will not begin any more."""
         items = [item for item in list(self._waiting) if item.claim()]
         for item in items:
@@ -135,9 +139,9 @@ class TurnPool:
                 self._backlog.put((item.run,))
         return items
 
-    def give_up_stuck(self, now: float) -> list[tuple[TurnInHand, str]]:
+    def give_up_stuck(self, now: float) -> list[tuple[InHand, str]]:
         """Return the turns that have run out of time with the stacks of their threads, and replace the threads."""
-        stuck: list[tuple[TurnInHand, str]] = []
+        stuck: list[tuple[InHand, str]] = []
         running = 0
         waiting = False
         for item in list(self._waiting):
@@ -226,11 +230,3 @@ def _stack_of(thread: int) -> str:
     frames = sys._current_frames()  # noqa: SLF001 - the only way to a thread's stack  # pyright: ignore[reportPrivateUsage]
     frame = frames.get(thread)
     return "" if frame is None else "".join(traceback.format_stack(frame)[-20:])
-
-
-def _pop(ticket: list[bool]) -> bool:
-    try:
-        ticket.pop()
-    except IndexError:
-        return False
-    return True

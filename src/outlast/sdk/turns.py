@@ -18,9 +18,17 @@ import msgspec
 from outlast.core.commands import ContinueAsNew
 from outlast.core.errors import Refusal, Unavailable
 from outlast.core.failure import Failure, FailureKind
-from outlast.core.inputs import CompleteWorkflowTasks, ReturnTasks, WorkflowTaskDone, WorkflowTaskNotDone, WorkflowToken
+from outlast.core.inputs import (
+    AnswerQueries,
+    CompleteWorkflowTasks,
+    QueryAnswer,
+    ReturnTasks,
+    WorkflowTaskDone,
+    WorkflowTaskNotDone,
+    WorkflowToken,
+)
 from outlast.core.limits import BATCH_ITEMS_MAX, REQUEST_BYTES_MAX
-from outlast.core.replies import WorkflowTask, WorkflowTaskReply, WorkflowTasksReply
+from outlast.core.replies import QueryTask, WorkflowTask, WorkflowTaskReply, WorkflowTasksReply
 from outlast.protocol.transport import Transport
 from outlast.sdk.attempt import recorded
 from outlast.sdk.batching import Sender
@@ -31,9 +39,10 @@ from outlast.sdk.errors import HistoryGap, HoldsRun, WorkflowTaskFailure
 from outlast.sdk.history import whole_history
 from outlast.sdk.pause import Pause
 from outlast.sdk.pool import Hands
+from outlast.sdk.queries import QueriesInHand, events_of
 from outlast.sdk.registry import Registry
 from outlast.sdk.replay import WorkflowRun
-from outlast.sdk.turnpool import TurnInHand, TurnPool
+from outlast.sdk.turnpool import InHand, TurnInHand, TurnPool
 
 LOGGER: Final = logging.getLogger("outlast.worker")
 
@@ -41,6 +50,7 @@ SDK: Final = "outlast-python/0.1.0"
 PAUSE_FIRST: Final = 0.05
 PAUSE_MAX: Final = 5.0
 RETURN_TIMEOUT: Final = 2.0
+SAY_TIMEOUT: Final = 5.0  # seconds for the answer to a query: then the caller has had none
 IDLE: Final = 5.0  # seconds without a turn after which a run in memory makes room for another
 DRAIN_LOOK: Final = 0.05  # seconds after which to look again whether every turn has ended
 LARGE_ITEM: Final = 4096  # bytes a turn's answer is taken to be, beyond the payloads in it
@@ -93,10 +103,10 @@ class Turns:
         self._held = 0
         self._changed = asyncio.Event()
         self._cache: OrderedDict[str, Cached] = OrderedDict()
-        # Runs whose last answer is under way, and the tasks that came meanwhile.
-        self._saying: dict[str, list[WorkflowTask] | None] = {}
+        # Runs whose last answer is under way, or that are being asked, and what came meanwhile.
+        self._saying: dict[str, list[WorkflowTask | QueryTask] | None] = {}
         self._reading: set[asyncio.Task[None]] = set()
-        self._finished: deque[TurnInHand] = deque()
+        self._finished: deque[InHand] = deque()
         self._pool = TurnPool(self._finished, Hands(loop, self._collect))
         self._answers = Sender(self._answer, items_max=BATCH_ITEMS_MAX, bytes_max=REQUEST_BYTES_MAX // 2, size=_size_of)
 
@@ -135,24 +145,29 @@ class Turns:
         self._held += len(tasks)
         ready: list[WorkflowTask] = []
         for task in tasks:
-            if task.run_id not in self._saying:
-                ready.append(task)
-                continue
-            # The engine has taken the last answer, or this task would not be here; its reply is about to come in.
-            waiting = self._saying[task.run_id]
-            if waiting is None:
-                self._saying[task.run_id] = [task]
+            if task.run_id in self._saying:
+                # The engine has taken the last answer, or this task would not be here; its reply is about to come in.
+                self._put_off(task.run_id, task)
             else:
-                waiting.append(task)
+                ready.append(task)
         self._pool.submit([item for task in ready if (item := self._begin(task)) is not None])
+
+    def _put_off(self, run_id: str, task: WorkflowTask | QueryTask) -> None:
+        waiting = self._saying[run_id]
+        if waiting is None:
+            self._saying[run_id] = [task]
+        else:
+            waiting.append(task)
 
     def take_unstarted(self) -> list[WorkflowToken]:
         """Return the tokens of what has not begun, which will not begin any more."""
         tokens: list[WorkflowToken] = []
-        tokens += [item.task.token for item in self._pool.take_unstarted()]
+        for item in self._pool.take_unstarted():
+            if isinstance(item, TurnInHand):  # a question is asked another worker in good time
+                tokens.append(item.task.token)
         for run_id, waiting in self._saying.items():
             if waiting:
-                tokens += [task.token for task in waiting]
+                tokens += [task.token for task in waiting if isinstance(task, WorkflowTask)]
                 self._saying[run_id] = None
         self._release(len(tokens))
         return tokens
@@ -221,6 +236,9 @@ class Turns:
         answers: list[Answer] = []
         while self._finished:
             item = self._finished.popleft()
+            if isinstance(item, QueriesInHand):
+                self._asked(item)
+                continue
             if isinstance(item.error, HistoryGap) and item.task.first_event_id > 1:
                 if item.run is not None:
                     self._pool.close_run(item.run)
@@ -333,9 +351,77 @@ class Turns:
                 self._pool.close_run(self._cache.popitem(last=False)[1].run)
         elif answer.run is not None:
             self._pool.close_run(answer.run)
+        self._go_on(run_id)
+
+    def _go_on(self, run_id: str) -> None:
+        """Do what came for a run while it was spoken of. A turn comes before questions: they go to what it makes."""
         waiting = self._saying.pop(run_id, None)
-        if waiting:
-            self._pool.submit([item for task in waiting if (item := self._begin(task)) is not None])
+        if not waiting:
+            return
+        turns = [task for task in waiting if isinstance(task, WorkflowTask)]
+        questions = tuple(task for task in waiting if isinstance(task, QueryTask))
+        self._pool.submit([item for task in turns if (item := self._begin(task)) is not None])
+        if not turns:
+            self.ask(questions)  # else the engine, which gets no answer, asks again
+
+    # Questions to runs.
+
+    def ask(self, queries: tuple[QueryTask, ...]) -> None:
+        """Have the runs asked."""
+        of_run: dict[str, list[QueryTask]] = {}
+        for query in queries:
+            run_id = query.token.run_id
+            if run_id in self._saying:
+                self._put_off(run_id, query)
+            else:
+                of_run.setdefault(run_id, []).append(query)
+        for run_id, asked in of_run.items():
+            definition = self._registry.workflow(asked[0].type)
+            if definition is None:
+                continue
+            cached = self._cache.get(run_id)
+            if cached is not None and cached.last_event_id == asked[-1].last_event_id:
+                del self._cache[run_id]
+                self._saying[run_id] = None  # until it is back: its next turn waits
+                self._pool.submit([self._questions(asked, definition, cached.run)])
+            else:
+                self._spawn(self._ask_rebuilt(asked, definition))
+
+    def _questions(
+        self, asked: list[QueryTask], definition: WorkflowDefinition, run: WorkflowRun | None, events: Any = ()
+    ) -> QueriesInHand:
+        namespace = self._transport.namespace
+        return QueriesInHand(asked, definition, self._converter, run, namespace=namespace, events=events)
+
+    async def _ask_rebuilt(self, asked: list[QueryTask], definition: WorkflowDefinition) -> None:
+        try:
+            events = await events_of(self._transport, max(asked, key=lambda query: query.last_event_id))
+        except (HistoryGap, Refusal) as error:  # the engine asks again
+            LOGGER.warning("history_unread workflow=%s error=%s", asked[0].workflow_id, error)
+            return
+        self._pool.submit([self._questions(asked, definition, None, events)])
+
+    def _asked(self, item: QueriesInHand) -> None:
+        run_id = item.queries[0].token.run_id
+        if item.kept and item.run is not None:
+            self._cache[run_id] = Cached(item.run, item.queries[-1].last_event_id, time.monotonic())
+            self._go_on(run_id)
+        elif item.run is not None:
+            self._pool.close_run(item.run)
+        self._spawn(self._say(item.answers))
+
+    async def _say(self, answers: list[QueryAnswer]) -> None:
+        try:
+            await self._transport.call(AnswerQueries(worker=self._worker, items=tuple(answers)), timeout=SAY_TIMEOUT)
+        except Refusal as error:
+            if len(answers) > 1:
+                for answer in answers:
+                    await self._say([answer])
+            elif answers[0].failure is None and not isinstance(error, Unavailable):
+                failure = Failure(kind=FailureKind.SERVER, type=error.code, message=error.fact)
+                await self._say([QueryAnswer(token=answers[0].token, failure=failure)])
+            else:
+                LOGGER.warning("query_unanswered code=%s fact=%s", error.code, error.fact)
 
     async def _answered(self, request: CompleteWorkflowTasks) -> WorkflowTasksReply:
         pause = Pause(PAUSE_FIRST, PAUSE_MAX)
@@ -355,6 +441,9 @@ class Turns:
         while True:
             await asyncio.sleep(self._pool.look_again)
             for item, stack in self._pool.give_up_stuck(time.monotonic()):
+                if isinstance(item, QueriesInHand):
+                    self._give_up_asking(item, stack)
+                    continue
                 task = item.task
                 LOGGER.error("deadlock_detected workflow=%s run=%s\n%s", task.workflow_id, task.run_id, stack)
                 failure = Failure(
@@ -367,6 +456,14 @@ class Turns:
                 self._saying.setdefault(task.run_id)
                 # The run itself stays with its thread: it can be closed when that comes back.
                 self._answers.put([self._not_done(task, "deadlock_detected", failure, None)])
+
+    def _give_up_asking(self, item: QueriesInHand, stack: str) -> None:
+        first = item.queries[0]
+        LOGGER.error("query_stuck workflow=%s query=%s\n%s", first.workflow_id, first.name, stack)
+        item.fail(TimeoutError(f"The query {first.name!r} did not return within {item.limit:.1f} s."))
+        if item.kept:
+            self._go_on(first.token.run_id)  # without the run in memory, which stays with its thread
+        self._spawn(self._say(item.answers))
 
     def _release(self, count: int = 1) -> None:
         self._held -= count

@@ -16,15 +16,17 @@ from typing import Any, Final, NoReturn, get_type_hints
 from outlast.core import commands, limits
 from outlast.core.events import MarkerRecorded, TimerFired, WorkflowExecutionSignaled, WorkflowExecutionStarted
 from outlast.core.payload import Payload
+from outlast.core.run import PUBLISH
 from outlast.core.units import MICROSECOND, MILLISECOND, SECOND
 from outlast.sdk import guard
 from outlast.sdk.converter import Converter
 from outlast.sdk.definition import TaskDefinition, TaskOptions, WorkflowDefinition
-from outlast.sdk.errors import HoldsRun, Nondeterminism, UnsupportedHere
+from outlast.sdk.errors import HoldsRun, Nondeterminism, PayloadTooLarge, UnsupportedHere
 from outlast.sdk.failures import is_user_file
 from outlast.sdk.loop import Abandoned, TimerHandle, loop_of
 from outlast.sdk.matching import PATCH, REMEDY
 from outlast.sdk.operations import ActivityFuture, Condition, ContinueRequested, Mailbox, Received
+from outlast.sdk.options import check_text
 
 LOGGER: Final = logging.getLogger("outlast.workflow")
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,6 +47,7 @@ class Verbs:
         "_traced",
         "_uuids",
         "activities",
+        "asking",
         "attempt",
         "cancel_requested",
         "cancel_waiting",
@@ -54,6 +57,7 @@ class Verbs:
         "definition",
         "disposed",
         "history_length",
+        "instance",
         "issued",
         "loop",
         "mailboxes",
@@ -102,6 +106,8 @@ class Verbs:
         self.cancel_waiting = False
         self.shields = 0
         self.disposed = False
+        self.asking = False  # a query method runs, which may ask for nothing
+        self.instance: Any = None  # of a workflow class
 
         self.loop = loop_of(self)
         self.issued: list[commands.Command | None] = []
@@ -139,6 +145,11 @@ class Verbs:
         """Add a command to the turn; returns its index."""
         if self.disposed:
             raise Abandoned
+        if self.asking:
+            raise UnsupportedHere(
+                "A query asked for something to be done.",
+                remedy="A query only tells; send a signal to have things done.",
+            )
         index = len(self.issued)
         if index >= limits.COMMANDS_MAX:
             raise UnsupportedHere(
@@ -404,6 +415,20 @@ class Verbs:
         if new:
             self.issue(commands.RecordMarker(marker_name=PATCH, details=details))
         return new
+
+    def publish(self, name: str, value: Any) -> None:
+        check_text("publish", name, limits.NAME_BYTES_MAX)
+        payload = self.converter.to_payload(value, path=f"publish.{name}")
+        if len(payload.data) > limits.PUBLISHED_BYTES_MAX:
+            raise PayloadTooLarge(
+                f"What was published as {name!r} has {len(payload.data):,} bytes; "
+                f"{limits.PUBLISHED_BYTES_MAX:,} are allowed.",
+                path=f"publish.{name}",
+                size=len(payload.data),
+                limit=limits.PUBLISHED_BYTES_MAX,
+                remedy="Publish a reference to it.",
+            )
+        self.issue(commands.RecordMarker(marker_name=PUBLISH, details={name: payload}))
 
     def note(self, text: str) -> None:
         payload = self.converter.to_payload(text, path="note", declared=str)

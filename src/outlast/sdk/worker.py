@@ -223,6 +223,8 @@ class Worker:
             self._handlers.take(work.tasks)
         if work.workflow_tasks:
             self._turns.take(work.workflow_tasks)
+        if work.queries:
+            self._turns.ask(work.queries)
         if work.stop:
             await asyncio.sleep(PAUSE_FIRST)
 

@@ -2,22 +2,31 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, MutableMapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import Random
 from types import TracebackType
-from typing import Any, Final, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar, cast
 from uuid import UUID
 
-from outlast.sdk import guard
+from outlast.sdk import classes, guard
 from outlast.sdk.definition import TaskDefinition
 from outlast.sdk.durations import Duration, seconds_of
 from outlast.sdk.errors import UnsupportedHere
 from outlast.sdk.runtime import CURRENT
 from outlast.sdk.verbs import EPOCH, LOGGER
 
+if TYPE_CHECKING:
+    from outlast.sdk.workflows import Workflow
+
+P = ParamSpec("P")
 T = TypeVar("T")
+
+# Marks for the methods of a workflow class.
+signal = classes.signal
+query = classes.query
+update = classes.update
 
 # Read as attributes: workflow.id, workflow.random, … (see __getattr__ below).
 id: str
@@ -30,6 +39,11 @@ should_continue_as_new: bool
 history_length: int
 cancel_requested: bool
 last_result: Any
+
+
+def run(function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> "Workflow[P, T]":
+    """Mark the method of a workflow class that is the run: ``Cart.shop.start(…)`` begins one."""
+    return cast("Workflow[P, T]", classes.run(function))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +141,14 @@ def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
 def set_search_attributes(**attributes: Any) -> None:
     """Set fields by which the run is found."""
     _run("set_search_attributes(…)").set_search_attributes(attributes)
+
+
+def publish(name: str, value: Any) -> None:
+    """Have ``handle.published(name)`` tell ``value`` from now on, also while no worker runs and after the end.
+
+    It is in the run's row: at most 4 KiB as JSON, under at most 64 names.
+    """
+    _run("publish(…)").publish(name, value)
 
 
 def note(text: str) -> None:

@@ -3,13 +3,14 @@
 import copy
 import functools
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Final, Generic, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, cast
+from typing import Any, Final, Generic, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from outlast.core.inputs import IfClosed, IfOpen, StartWorkflow, StartWorkflows
 from outlast.core.limits import BATCH_ITEMS_MAX, PAYLOAD_INLINE_BYTES_MAX
 from outlast.core.payload import Payloads, size_of
 from outlast.core.replies import Refused, WorkflowsStarted, WorkflowStarted
 from outlast.sdk.ahead import Ahead
+from outlast.sdk.classes import Members
 from outlast.sdk.client import Client, Home, mint
 from outlast.sdk.declare import check_function, check_name, place_of, read_parameters
 from outlast.sdk.definition import WorkflowDefinition, WorkflowOptions
@@ -24,6 +25,7 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 T = TypeVar("T")
+C = TypeVar("C")
 
 _IF_OPEN: Final = {kind.value: kind for kind in IfOpen}
 _IF_CLOSED: Final = {kind.value: kind for kind in IfClosed}
@@ -32,11 +34,21 @@ _IF_CLOSED: Final = {kind.value: kind for kind in IfClosed}
 class Workflow(Generic[P, R]):
     """A declared workflow. Its verbs take the arguments of the function."""
 
-    def __init__(self, function: Callable[..., Any], *, home: Home | None, declared: WorkflowDeclaration) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        home: Home | None,
+        declared: WorkflowDeclaration,
+        members: Members | None = None,
+    ) -> None:
+        """``members`` are those of the class whose run ``function`` is."""
         check_function(function, what="workflow")
         self.function = function
         self.place = place_of(function)
-        self.name = check_name(declared.get("name", function.__name__), what="workflow", place=self.place)
+        default_name = function.__name__ if members is None else members.name
+        self.name = check_name(declared.get("name", default_name), what="workflow", place=self.place)
+        self._members = members
         self.owner = Owner(f"workflow {self.name!r}", module=function.__module__, place=self.place, home=home)
         self._fail_on_nondeterminism = declared.get("fail_on_nondeterminism", False)
         chosen = {name: value for name, value in declared.items() if name not in {"name", "fail_on_nondeterminism"}}
@@ -59,7 +71,8 @@ class Workflow(Generic[P, R]):
         """Return what the engine and the worker need to know of it; raises BadDeclaration."""
         definition = self._definition
         if definition is None:
-            parameters, _ = read_parameters(self.function, what="workflow")
+            members = self._members
+            parameters, _ = read_parameters(self.function, what="workflow", of_object=members is not None)
             definition = self._definition = WorkflowDefinition(
                 name=self.name,
                 function=self.function,
@@ -67,6 +80,9 @@ class Workflow(Generic[P, R]):
                 options=self.options,
                 place=self.place,
                 fail_on_nondeterminism=self._fail_on_nondeterminism,
+                create=None if members is None else members.create,
+                signals={} if members is None else members.signals,
+                queries={} if members is None else members.queries,
             )
         return definition
 
@@ -218,4 +234,7 @@ class Workflow(Generic[P, R]):
 class WorkflowDecorator(Protocol):
     """What ``@app.workflow(…)`` gives: takes the function."""
 
+    @overload
+    def __call__(self, function: type[C], /) -> type[C]: ...  # type: ignore[overload-overlap]
+    @overload
     def __call__(self, function: Callable[Q, Coroutine[Any, Any, T]], /) -> Workflow[Q, T]: ...

@@ -23,7 +23,9 @@ from outlast.sim.program import (
     draw_spec,
     payload,
     policy_of,
+    value_of,
 )
+from outlast.sim.violation import require
 
 _POLICIES_OPEN = (i.IfOpen.FAIL, i.IfOpen.RETURN_EXISTING, i.IfOpen.TERMINATE)
 _POLICIES_CLOSED = (i.IfClosed.ALLOW, i.IfClosed.ALLOW, i.IfClosed.ALLOW_IF_FAILED, i.IfClosed.REJECT)
@@ -47,6 +49,7 @@ class Client:
         load: Load,
         mint: Callable[[str], str],
         acknowledged: Callable[[], int],
+        signals_of: Callable[[str], int],
     ) -> None:
         self.process = Process(kernel, name)
         self.calls_left = load.calls
@@ -60,6 +63,8 @@ class Client:
         self._load = load
         self._mint = mint
         self._acknowledged = acknowledged
+        self._signals_of = signals_of
+        self._runs: list[tuple[str, str]] = []  # workflow id, run id
         self._chance = kernel.stream(name, "client")
         self._workflows: list[str] = []
         self._tasks: list[str] = []
@@ -96,6 +101,8 @@ class Client:
         elif draw < 0.865:
             workflow_id = chance.choice(self._workflows)
             self._ask(i.TerminateWorkflow(workflow_id=workflow_id, request_id=self._mint("request"), reason="asked"))
+        elif draw < 0.89 and self._runs:
+            self._query(*chance.choice(self._runs[-4:]))
         elif draw < 0.91:
             self._ask(i.DescribeWorkflow(workflow_id=chance.choice(self._workflows)))
         elif draw < 0.95 and self._tasks:
@@ -142,6 +149,7 @@ class Client:
     ) -> None:
         if isinstance(reply, replies.WorkflowStarted):
             self._workflows.append(reply.workflow_id)
+            self._runs.append((reply.workflow_id, reply.run_id))
             if self._chance.random() < 0.4:
                 self._await(i.AwaitWorkflow(workflow_id=reply.workflow_id, run_id=reply.run_id))
         elif isinstance(reply, replies.Refused):
@@ -234,8 +242,25 @@ class Client:
                 self._coverage.hit("signal_repeated")
             elif isinstance(reply, replies.Refused) and reply.code == "workflow_closed":
                 self._coverage.hit("signal_refused_closed")
+            elif self._chance.random() < 0.15:
+                known = next((run_id for name, run_id in reversed(self._runs) if name == workflow_id), "")
+                if known:
+                    self._query(workflow_id, known)
 
         self._ask(request, answered)
+
+    def _query(self, workflow_id: str, run_id: str) -> None:
+        """Ask the code of a run how many signals it has seen: all that were committed before, or the answer is of the past."""
+        floor = self._signals_of(run_id)
+
+        def answered(reply: replies.Reply | None) -> None:
+            if isinstance(reply, replies.QueryAnswered):
+                seen, is_open = value_of(reply.result)
+                require(seen >= floor or not is_open, 6, "query_of_the_past", f"{run_id}: {seen} of {floor} signals")
+                self._coverage.hit("query_answered")
+
+        wait = int(self._chance.uniform(0.2, 4.0) * SECOND)
+        self._ask(i.QueryWorkflow(workflow_id=workflow_id, run_id=run_id, name="signals", wait=wait), answered)
 
     # -- how it asks --
 

@@ -161,6 +161,7 @@ class Cluster:
             self.kernel, f"client{n}", namespace=NAMESPACES[n % len(NAMESPACES)], nodes=self.nodes,
             network=self.network, ledger=self.scene.ledger, coverage=self.scene.coverage, faults=self.config.faults,
             log=self.scene.log, load=self.config.load, mint=self.mint, acknowledged=lambda: self.scene.acknowledged,
+            signals_of=self.scene.mirror.signals_of,
         )  # fmt: skip
 
     # -- phases --

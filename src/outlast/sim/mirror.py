@@ -108,6 +108,11 @@ class Mirror:
         self.counters.update(batch.counters)
         return change
 
+    def signals_of(self, run_id: str) -> int:
+        """Return how many signals the run has taken, parked ones too."""
+        events = [*self.history.get(run_id, ()), *self.parked_events(run_id)]
+        return sum(isinstance(event, e.WorkflowExecutionSignaled) for _, event in events)
+
     def parked_events(self, run_id: str) -> list[e.Timed]:
         """Return the parked events of a run, in order."""
         rows = self.parked.get(run_id, {})

@@ -21,6 +21,7 @@ from outlast.core.shard import (
     histories,
     loading,
     matching,
+    queries,
     readiness,
     runs,
     state,
@@ -438,3 +439,11 @@ def _ready_too_early(patches: Patches) -> None:
 
     before = readiness.add
     patches.put(enqueue, "add", add)
+
+
+@_plant("a query is answered before the code has been shown what had arrived")
+def _query_of_the_past(patches: Patches) -> None:
+    def ready(shard: Any, query: Any) -> Any:
+        return shard.runs.get(query.run_id)
+
+    patches.put(queries, "_ready", ready)

@@ -4,16 +4,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from outlast.core.commands import Command
-from outlast.core.events import Timed
+from outlast.core.events import CLOSING, Timed
 from outlast.core.failure import Failure, FailureKind
-from outlast.core.inputs import CompleteWorkflowTasks, WorkflowTaskDone, WorkflowTaskNotDone, WorkflowToken
-from outlast.core.replies import Refused, Reply, WorkflowTask, WorkflowTasksReply
+from outlast.core.inputs import (
+    AnswerQueries,
+    CompleteWorkflowTasks,
+    QueryAnswer,
+    WorkflowTaskDone,
+    WorkflowTaskNotDone,
+    WorkflowToken,
+)
+from outlast.core.replies import QueryTask, Refused, Reply, WorkflowTask, WorkflowTasksReply
 from outlast.core.units import MILLISECOND, SECOND
 from outlast.sim.calls import Caller
 from outlast.sim.coverage import Coverage
 from outlast.sim.faults import FaultLog, Faults
 from outlast.sim.kernel import Process
-from outlast.sim.program import Interpreter, Nondeterminism, replay
+from outlast.sim.program import Interpreter, Nondeterminism, payload, replay, signals_shown
 from outlast.sim.violation import Violation, require
 
 
@@ -68,6 +75,21 @@ class Player:
         self.turns += 1
         span = int(self._chance.expovariate(1.0) * 3 * MILLISECOND)
         self.process.after(span, "turn taken", self._turn, namespace, task)
+
+    def ask(self, namespace: str, query: QueryTask) -> None:
+        """Answer a query with how many signals the code has been shown, and whether the run is open."""
+
+        def fetched(events: tuple[Timed, ...] | None) -> None:
+            if events is None:
+                return  # nothing is answered: it is asked again
+            require(len(events) == query.last_event_id, 6, "query_of_uncommitted_events",
+                    f"{query.token.run_id}: {len(events)} of {query.last_event_id}")  # fmt: skip
+            self._coverage.hit("query_asked")
+            said = payload([signals_shown(events), not isinstance(events[-1][1], CLOSING)])
+            answer = AnswerQueries(worker=self.name, items=(QueryAnswer(token=query.token, result=(said,)),))
+            self._caller.call(namespace, answer, lambda _: None, patience=SECOND, attempts_max=2)
+
+        self._caller.fetch(query.token.run_id, query.last_event_id, fetched)
 
     def _turn(self, namespace: str, task: WorkflowTask) -> None:
         key = (namespace, task.run_id)

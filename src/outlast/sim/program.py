@@ -5,7 +5,7 @@ prefix of a history must lead to the same commands again; the interpreter checks
 """
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
@@ -408,3 +408,16 @@ def _match(run: Interpreter, commands: tuple[c.Command, ...], history: list[e.Ti
         run.echo(at + 1, command)
         at += 1
     return at
+
+
+def signals_shown(history: Sequence[e.Timed]) -> int:
+    """Return how many signals the code of a run has seen: those before the last turn that it completed."""
+    shown = signals = pending = 0
+    for _, event in history:
+        if isinstance(event, e.WorkflowExecutionSignaled):
+            signals += 1
+        elif isinstance(event, e.WorkflowTaskStarted):
+            pending = signals
+        elif isinstance(event, e.WorkflowTaskCompleted):
+            shown = pending
+    return shown

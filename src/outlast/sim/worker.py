@@ -186,6 +186,8 @@ class Worker:
                 self._take(namespace, lease)
             for task in reply.workflow_tasks:
                 self._player.take(namespace, task)
+            for query in reply.queries:
+                self._player.ask(namespace, query)
         elif isinstance(reply, Refused):
             raise Violation(64, "poll_refused", reply.code)
         self._poll_soon(namespace)

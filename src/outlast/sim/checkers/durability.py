@@ -124,6 +124,8 @@ class Durability:
                 hit("signals_limit")
             case i.SignalWorkflow() if reply.code == "busy":
                 hit("parked_limit")
+            case i.QueryWorkflow() if reply.code == "query_unanswered":
+                hit("query_unanswered")
             case i.Poll() if reply.code == "busy":
                 hit("polls_limit")
             case _:
