@@ -226,7 +226,7 @@ def with_an_update() -> None:
 
 def as_a_task() -> None:
     @App("memory:").task
-    class Job: ...
+    class Chore: ...
 
 
 @pytest.mark.parametrize(

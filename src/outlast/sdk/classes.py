@@ -7,7 +7,8 @@ from types import MethodType
 from typing import Any, Concatenate, Final, Generic, NoReturn, ParamSpec, TypeVar, overload
 
 from outlast.sdk.declare import check_name, place_of, read_parameters
-from outlast.sdk.definition import MethodDefinition
+from outlast.sdk.definition import MethodDefinition, WorkflowDefinition
+from outlast.sdk.errors import UnsupportedHere
 from outlast.sdk.misuse import BadDeclaration, NotYet
 
 P = ParamSpec("P")
@@ -161,3 +162,14 @@ def _check_made_of_nothing(cls: type, where: str) -> None:
             f"The workflow class {where} takes {', '.join(needed)} when it is made.",
             remedy="Give __init__ no parameters: the run's arguments come to the method marked with @workflow.run.",
         )
+
+
+def no_query(name: str, definition: WorkflowDefinition) -> UnsupportedHere:
+    """Return the error for a query that the workflow has no method for."""
+    known = ", ".join(sorted(definition.queries))
+    return UnsupportedHere(
+        f"The workflow {definition.name!r} ({definition.place}) has no query {name!r}.",
+        remedy=f"It answers: {known}."
+        if known
+        else "Write it as a class with a method marked @workflow.query, or have it call workflow.publish(…).",
+    )

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from outlast.core.events import WorkflowExecutionSignaled
+from outlast.core.failure import Failure, FailureKind
 from outlast.sdk.definition import TaskDefinition
+from outlast.sdk.failures import exception_of
 from outlast.sdk.loop import Future
 
 
@@ -90,3 +92,9 @@ class ContinueRequested(BaseException):
 def waiting_for(task: "asyncio.Task[Any]") -> Any:
     """Return the future that ``task`` waits for, None if it runs or has ended."""
     return getattr(task, "_fut_waiter", None)
+
+
+def canceled_by_others(future: ActivityFuture) -> Exception:
+    """Return what to raise for an activity that somebody cancelled who is not this run."""
+    failure = Failure(kind=FailureKind.CANCELED, type="Canceled", message="The task was cancelled from outside.")
+    return exception_of(failure, task=future.definition.name)

@@ -17,14 +17,15 @@ from outlast.core import commands, events
 from outlast.core.payload import Payloads
 from outlast.core.replies import WorkflowTask
 from outlast.sdk import guard
+from outlast.sdk.classes import no_query
 from outlast.sdk.converter import Converter
 from outlast.sdk.definition import WorkflowDefinition
-from outlast.sdk.errors import HistoryGap, HoldsRun, Nondeterminism, UnsupportedHere
+from outlast.sdk.errors import HistoryGap, HoldsRun, Nondeterminism
 from outlast.sdk.failures import exception_of, failure_of
 from outlast.sdk.harmless import proof_of
 from outlast.sdk.loop import Abandoned, Task, TimerHandle
 from outlast.sdk.matching import COMMAND_EVENTS, Recorded, disagreement, optional, reordered, same
-from outlast.sdk.operations import ActivityFuture, Received
+from outlast.sdk.operations import ActivityFuture, Received, canceled_by_others
 from outlast.sdk.outcome import closing_command, turn_failure
 from outlast.sdk.places import places_of
 from outlast.sdk.runtime import CURRENT
@@ -42,7 +43,17 @@ class Turn(msgspec.Struct, frozen=True):
 class WorkflowRun(Verbs):
     """One run in memory. Not for two threads at once; any thread may take the next turn."""
 
-    __slots__ = ("_build", "_context", "_main", "_pending", "_proof", "_signal_methods", "closed", "next_event_id")
+    __slots__ = (
+        "_build",
+        "_context",
+        "_main",
+        "_pending",
+        "_proof",
+        "_signal_methods",
+        "closed",
+        "instance",
+        "next_event_id",
+    )
 
     def __init__(
         self,
@@ -63,6 +74,8 @@ class WorkflowRun(Verbs):
         self._main: Task | None = None
         self._build = ""
         self._pending: list[Recorded] = []
+        self.asking = False
+        self.instance: Any = None  # of a workflow class
         self._signal_methods: set[Task] = set()
         # What a converter of the user's gives is not known, so nothing can be proved of code that handles it.
         # Of a class only the run would be looked at, not its other methods.
@@ -388,7 +401,7 @@ class WorkflowRun(Verbs):
         """
         method = self.definition.queries.get(name)
         if method is None:
-            raise _no_query(name, self.definition)
+            raise no_query(name, self.definition)
         args, kwargs = self.converter.payloads_to_arguments(method.parameters, input)
         self.asking = True
         try:
@@ -469,24 +482,6 @@ class WorkflowRun(Verbs):
             future.end_canceled()
         else:
             future.set_exception(canceled_by_others(future))
-
-
-def _no_query(name: str, definition: WorkflowDefinition) -> UnsupportedHere:
-    known = ", ".join(sorted(definition.queries))
-    return UnsupportedHere(
-        f"The workflow {definition.name!r} ({definition.place}) has no query {name!r}.",
-        remedy=f"It answers: {known}."
-        if known
-        else "Write it as a class with a method marked @workflow.query, or have it call workflow.publish(…).",
-    )
-
-
-def canceled_by_others(future: ActivityFuture) -> Exception:
-    """Return what to raise for an activity that somebody cancelled who is not this run."""
-    from outlast.core.failure import Failure, FailureKind  # noqa: PLC0415 - rare
-
-    failure = Failure(kind=FailureKind.CANCELED, type="Canceled", message="The task was cancelled from outside.")
-    return exception_of(failure, task=future.definition.name)
 
 
 _APPLY: Final[dict[type, Callable[[WorkflowRun, int, Any], None]]] = {

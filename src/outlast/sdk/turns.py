@@ -162,9 +162,8 @@ class Turns:
     def take_unstarted(self) -> list[WorkflowToken]:
         """Return the tokens of what has not begun, which will not begin any more."""
         tokens: list[WorkflowToken] = []
-        for item in self._pool.take_unstarted():
-            if isinstance(item, TurnInHand):  # a question is asked another worker in good time
-                tokens.append(item.task.token)
+        unstarted = self._pool.take_unstarted()  # a question among them is asked another worker in good time
+        tokens += [item.task.token for item in unstarted if isinstance(item, TurnInHand)]
         for run_id, waiting in self._saying.items():
             if waiting:
                 tokens += [task.token for task in waiting if isinstance(task, WorkflowTask)]

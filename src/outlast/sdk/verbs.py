@@ -36,6 +36,8 @@ UUID_SALT: Final = "\x1fuuid"  # so that drawing an id does not move the numbers
 class Verbs:
     """The state of a run that its code can see or ask for."""
 
+    asking: bool  # a query method runs, which may ask for nothing
+
     # A run has more attributes than the interpreter keeps cheaply in a dictionary of its own, and many runs are made.
     __slots__ = (
         "_activities_made",
@@ -57,7 +59,6 @@ class Verbs:
         "definition",
         "disposed",
         "history_length",
-        "instance",
         "issued",
         "loop",
         "mailboxes",
@@ -106,8 +107,6 @@ class Verbs:
         self.cancel_waiting = False
         self.shields = 0
         self.disposed = False
-        self.asking = False  # a query method runs, which may ask for nothing
-        self.instance: Any = None  # of a workflow class
 
         self.loop = loop_of(self)
         self.issued: list[commands.Command | None] = []
