@@ -117,7 +117,9 @@ class ShardCore:
             matching.drop(shard, poll)
             return
         held = self.loading.lines.of_ticket(ticket)
-        if held is not None and isinstance(held.admitted.input, i.AwaitWorkflow | i.AwaitTask | i.QueryWorkflow | i.Poll):
+        if held is not None and isinstance(
+            held.admitted.input, i.AwaitWorkflow | i.AwaitTask | i.QueryWorkflow | i.Poll
+        ):
             self.loading.lines.take(held)
             self._go_on()
             self._after()
