@@ -1,5 +1,6 @@
 """What holds for every address: methods, names, tags, pages, request ids, and what is in the log."""
 
+import asyncio
 import logging
 from typing import Any
 from urllib.parse import quote
@@ -9,7 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outlast.core.errors import CODES
-from tests.engine.doubles import FaultyStore, run
+from outlast.core.failure import Failure, FailureKind
+from outlast.core.inputs import (
+    AnswerQueries,
+    CompleteWorkflowTasks,
+    QueryAnswer,
+    TerminateWorkflow,
+    WorkflowTaskDone,
+)
+from outlast.core.payload import Payload
+from tests.engine.doubles import FaultyStore, a_poll, run
 from tests.gateway.serving import served
 
 JSON = {"content-type": "application/json"}
@@ -385,13 +395,40 @@ def test_why_takes_the_id_of_either_kind() -> None:
     run(work)
 
 
-def test_a_query_that_nobody_answers_says_the_way_out() -> None:
+def test_a_query_goes_to_a_worker_and_its_answer_comes_back() -> None:
     async def work() -> None:
-        async with served() as (client, _):
+        async with served() as (client, transport):
             await client.send("POST", "/api/v1/workflows", json={"type": "order", "id": "o-1"})
-            reply = await client.send("POST", "/api/v1/workflows/o-1/query", json={"name": "state"})
+            (turn,) = (await transport.call(a_poll())).workflow_tasks
+            done = WorkflowTaskDone(token=turn.token)
+            await transport.call(CompleteWorkflowTasks(worker="w1", done=(done,)))
+            asking = asyncio.ensure_future(
+                client.send("POST", "/api/v1/workflows/o-1/query", json={"name": "count", "input": ["tea"]})
+            )
+            (query,) = (await transport.call(a_poll(poll_id="next"))).queries
+            said = QueryAnswer(token=query.token, result=(Payload("json/plain", b"3"),))
+            await transport.call(AnswerQueries(worker="w1", items=(said,)))
+            reply = await asking
 
-            assert (reply.status, reply.json()["code"]) == (409, "query_not_served")
-            assert "history" in reply.json()["remedy"]
+            assert (query.name, query.input) == ("count", (Payload("json/plain", b'"tea"'),))
+            assert (reply.status, reply.json()) == (200, {"id": "o-1", "result": [3]})
+
+    run(work)
+
+
+def test_what_the_code_raises_when_it_is_asked_is_a_problem() -> None:
+    async def work() -> None:
+        async with served() as (client, transport):
+            await client.send("POST", "/api/v1/workflows", json={"type": "order", "id": "o-1"})
+            await transport.call(TerminateWorkflow(workflow_id="o-1", request_id="end"))
+            asking = asyncio.ensure_future(client.send("POST", "/api/v1/workflows/o-1/query", json={"name": "count"}))
+            (query,) = (await transport.call(a_poll())).queries
+            failure = Failure(kind=FailureKind.APPLICATION, type="KeyError", message="no such shelf")
+            item = QueryAnswer(token=query.token, failure=failure)
+            await transport.call(AnswerQueries(worker="w1", items=(item,)))
+            reply = await asking
+
+            assert (reply.status, reply.json()["code"]) == (409, "query_failed")
+            assert "KeyError: no such shelf" in reply.json()["detail"]
 
     run(work)

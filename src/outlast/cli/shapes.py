@@ -150,6 +150,13 @@ class OutcomeOut(msgspec.Struct, kw_only=True):
     failure: FailureOut | None
 
 
+class AnsweredOut(msgspec.Struct, kw_only=True):
+    """What the code of a run said."""
+
+    id: str
+    result: list[Any]
+
+
 class WhyOut(msgspec.Struct, kw_only=True):
     """``lines`` is the answer for people."""
 

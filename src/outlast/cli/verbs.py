@@ -114,6 +114,14 @@ _WORKFLOWS: Final = (
         ), "ChangeOut", ("outlast workflow signal order-7 approve '{\"by\": \"ada\"}'",),
     ),
     Verb(
+        ("workflow", "query"), "Ask a workflow's code, and print what it says.", "asking:query",
+        (
+            option("id", metavar="ID", help="workflow id"),
+            option("name", metavar="NAME", help="name of the query"),
+            _ARGS, _RUN, *WHERE, JSON, QUIET,
+        ), "AnsweredOut", ("outlast workflow query cart-ann count",),
+    ),
+    Verb(
         ("workflow", "cancel"), "Ask workflows to stop in good order.", "changing:cancel", (IDS, *CHANGE, *WHERE), "ChangeOut"
     ),
     Verb(

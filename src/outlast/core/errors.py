@@ -55,7 +55,7 @@ CODES: Final[dict[str, str]] = {
     "rate_limited": "The caller has asked more often than it may.",
     "precondition_failed": "The thing has changed since it was read.",
     "not_acceptable": "The address does not give what the caller takes.",
-    "query_not_served": "Nobody answers queries of this run.",
+    "query_failed": "The run's code raised when it was asked, or has no such query.",
     "too_many_streams": "As many streams are open as may be.",
     "internal": "A fault of ours; it was logged.",
 }

@@ -107,6 +107,7 @@ class WorkflowOut(msgspec.Struct, kw_only=True, frozen=True):
     result: Results
     failure: FailureOut | None
     workflow_task: TurnOut
+    published: dict[str, Any]
 
 
 class WorkflowPage(msgspec.Struct, kw_only=True, frozen=True):
@@ -138,6 +139,13 @@ class OutcomeOut(msgspec.Struct, kw_only=True, frozen=True):
     result: Results
     failure: FailureOut | None
     new_run_id: str
+
+
+class AnsweredOut(msgspec.Struct, kw_only=True, frozen=True):
+    """What the run's code said."""
+
+    id: str
+    result: Results
 
 
 class OpenOut(msgspec.Struct, kw_only=True, frozen=True):
@@ -336,6 +344,7 @@ def workflow_out(info: WorkflowInfo) -> WorkflowOut:
         result=values_of(info.result),
         failure=failure_out(info.failure),
         workflow_task=TurnOut(state=info.task_state, attempt=info.task_attempt, failure=failure_out(info.task_failure)),
+        published={name: values_of((value,))[0] for name, value in (info.published or {}).items()},
     )
 
 

@@ -147,9 +147,9 @@ WORKFLOWS: Final = (
         handler=workflows.query,
         summary="Ask its code a question.",
         body=taken.QueryIn,
-        refusals=(*_NO_WORKFLOW, "query_not_served"),
-        gives={},
-        example={"id": "order-7", "body": {"name": "state"}},
+        refusals=(*_NO_WORKFLOW, "query_failed", "query_unanswered", "workflow_held"),
+        gives={200: Gives(says="What it said.", shape=given.AnsweredOut)},
+        example={"id": "order-7", "body": {"name": "count", "input": ["tea"]}},
     ),
     Route(
         method="POST",

@@ -64,7 +64,7 @@ KINDS: Final[dict[str, Kind]] = {
     "rate_limited": Kind(429, errors.Busy, "Wait as long as Retry-After says, then send the same request again."),
     "precondition_failed": Kind(412, errors.Conflict, "Read it again, and change what is there now."),
     "not_acceptable": Kind(406, errors.Invalid, "Take application/json."),
-    "query_not_served": Kind(409, errors.Conflict, "Read the run itself, or its history."),
+    "query_failed": Kind(409, errors.Conflict, "Look at the name and the input, then at the query method."),
     "too_many_streams": Kind(429, errors.Busy, "Close streams that are not read, or ask page by page."),
     "internal": Kind(500, errors.Unavailable, "Look for the request id in the engine's log."),
 }

@@ -166,10 +166,8 @@ def _check_made_of_nothing(cls: type, where: str) -> None:
 
 def no_query(name: str, definition: WorkflowDefinition) -> UnsupportedHere:
     """Return the error for a query that the workflow has no method for."""
-    known = ", ".join(sorted(definition.queries))
+    known = ", ".join(sorted(definition.queries)) or "none"
     return UnsupportedHere(
-        f"The workflow {definition.name!r} ({definition.place}) has no query {name!r}.",
-        remedy=f"It answers: {known}."
-        if known
-        else "Write it as a class with a method marked @workflow.query, or have it call workflow.publish(…).",
+        f"The workflow {definition.name!r} ({definition.place}) has no query {name!r}; it answers: {known}.",
+        remedy="Ask one of those, mark a method of its class with @workflow.query, or have it call workflow.publish(…).",
     )

@@ -5,15 +5,17 @@ from outlast.core.inputs import (
     AwaitWorkflow,
     CancelWorkflow,
     DescribeWorkflow,
+    QueryWorkflow,
     SignalWorkflow,
     StartWorkflow,
     TerminateWorkflow,
 )
-from outlast.core.replies import Accepted, WorkflowInfo, WorkflowOutcome, WorkflowStarted
+from outlast.core.replies import Accepted, QueryAnswered, WorkflowInfo, WorkflowOutcome, WorkflowStarted
 from outlast.gateway.conditional import with_etag
-from outlast.gateway.exchange import Answer, Exchange, StreamAnswer, answer
+from outlast.gateway.exchange import Answer, Exchange, StreamAnswer, answer, checked
 from outlast.gateway.given import (
     AcceptedOut,
+    AnsweredOut,
     CountOut,
     HistoryOut,
     OpenOut,
@@ -38,7 +40,7 @@ from outlast.gateway.taken import (
     WorkflowsQuery,
     wait_of,
 )
-from outlast.gateway.values import attributes_of, payloads, span
+from outlast.gateway.values import attributes_of, payloads, span, values_of
 from outlast.gateway.watching import event_stream, history_after
 
 
@@ -163,15 +165,26 @@ async def signal(exchange: Exchange) -> Answer:
 
 
 async def query(exchange: Exchange) -> Answer:
-    """Refuse, with the way out: no worker answers queries yet."""
+    """Have a worker ask the run's code."""
     wanted = exchange.body_as(QueryIn)
-    request = DescribeWorkflow(workflow_id=exchange.params["id"], run_id=wanted.run_id)
-    info = await exchange.expect(request, WorkflowInfo)
-    raise Conflict(
-        "query_not_served",
-        f'Workflow "{info.workflow_id}" of type "{info.type}" answers no query "{wanted.name[:100]}".',
-        remedy="Read what it waits for with GET …/workflows/{id}, what it did with …/history, its result with …/result.",
+    request = QueryWorkflow(
+        workflow_id=exchange.params["id"],
+        name=wanted.name,
+        run_id=wanted.run_id,
+        input=payloads(wanted.input),
+        identity=exchange.principal,
     )
+    reply = await exchange.while_connected(exchange.submit(request))
+    assert reply is not None  # without a time of ours to wait, the engine's own ends it
+    said = checked(reply, QueryAnswered)
+    if said.failure is not None:
+        failure = said.failure
+        raise Conflict(
+            "query_failed",
+            f'The query "{wanted.name}" failed: {failure.type}: {failure.message[:500]}',
+            remedy="Look at the name and the input, then at the code of the workflow's query methods.",
+        )
+    return answer(AnsweredOut(id=exchange.params["id"], result=values_of(said.result)))
 
 
 async def cancel(exchange: Exchange) -> Answer:
