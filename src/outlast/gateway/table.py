@@ -149,7 +149,7 @@ WORKFLOWS: Final = (
         body=taken.QueryIn,
         refusals=(*_NO_WORKFLOW, "query_failed", "query_unanswered", "workflow_held"),
         gives={200: Gives(says="What it said.", shape=given.AnsweredOut)},
-        example={"id": "order-7", "body": {"name": "count", "input": ["tea"]}},
+        example={"id": "order-7", "body": {"name": "count", "input": ["tea"], "wait": "10ms"}},
     ),
     Route(
         method="POST",

@@ -82,6 +82,7 @@ class QueryIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=T
     name: Name
     input: Values = ()
     run_id: str = ""
+    wait: Wait = "10s"
 
 
 class StopIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):

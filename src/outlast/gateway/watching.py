@@ -18,7 +18,8 @@ from outlast.core.inputs import DescribeWorkflow
 from outlast.core.replies import RunStatus, WorkflowInfo
 from outlast.core.run import STATUS_OF
 from outlast.gateway.exchange import Answer, Exchange, StreamAnswer
-from outlast.gateway.given import ClosedOut, events_out
+from outlast.gateway.given import ClosedOut
+from outlast.gateway.giving import events_out
 from outlast.protocol.transport import HistoryPage
 from outlast.store.base import StoreError
 

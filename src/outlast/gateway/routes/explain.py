@@ -4,7 +4,7 @@ from outlast.core.errors import NotFound
 from outlast.core.inputs import DescribeTask, DescribeWorkflow
 from outlast.core.replies import TaskInfo, WorkflowInfo
 from outlast.gateway.exchange import Answer, Exchange, answer
-from outlast.gateway.given import why_task, why_workflow
+from outlast.gateway.giving import why_task, why_workflow
 
 
 async def why(exchange: Exchange) -> Answer:

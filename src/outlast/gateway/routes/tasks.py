@@ -9,19 +9,8 @@ from outlast.core.replies import Accepted, Refused, TaskEnqueuedReply, TaskInfo,
 from outlast.core.validation import faults_of
 from outlast.gateway.conditional import with_etag
 from outlast.gateway.exchange import Answer, Exchange, answer
-from outlast.gateway.given import (
-    AcceptedOut,
-    AttemptsOut,
-    BatchOut,
-    CountOut,
-    EnqueuedOut,
-    ItemOut,
-    OpenOut,
-    attempt_out,
-    task_out,
-    task_outcome_out,
-    task_page,
-)
+from outlast.gateway.given import AcceptedOut, AttemptsOut, BatchOut, CountOut, EnqueuedOut, ItemOut, OpenOut
+from outlast.gateway.giving import attempt_out, task_out, task_outcome_out, task_page
 from outlast.gateway.keys import fingerprint
 from outlast.gateway.pages import with_link
 from outlast.gateway.problems import status_of

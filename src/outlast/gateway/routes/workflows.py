@@ -11,20 +11,11 @@ from outlast.core.inputs import (
     TerminateWorkflow,
 )
 from outlast.core.replies import Accepted, QueryAnswered, WorkflowInfo, WorkflowOutcome, WorkflowStarted
+from outlast.core.units import SECOND
 from outlast.gateway.conditional import with_etag
 from outlast.gateway.exchange import Answer, Exchange, StreamAnswer, answer, checked
-from outlast.gateway.given import (
-    AcceptedOut,
-    AnsweredOut,
-    CountOut,
-    HistoryOut,
-    OpenOut,
-    StartedOut,
-    events_out,
-    workflow_out,
-    workflow_outcome_out,
-    workflow_page,
-)
+from outlast.gateway.given import AcceptedOut, AnsweredOut, CountOut, HistoryOut, OpenOut, StartedOut
+from outlast.gateway.giving import events_out, workflow_out, workflow_outcome_out, workflow_page
 from outlast.gateway.keys import fingerprint
 from outlast.gateway.pages import with_link
 from outlast.gateway.taken import (
@@ -173,6 +164,7 @@ async def query(exchange: Exchange) -> Answer:
         run_id=wanted.run_id,
         input=payloads(wanted.input),
         identity=exchange.principal,
+        wait=round(wait_of(wanted.wait) * SECOND),
     )
     reply = await exchange.while_connected(exchange.submit(request))
     assert reply is not None  # without a time of ours to wait, the engine's own ends it

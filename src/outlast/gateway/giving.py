@@ -1,0 +1,253 @@
+"""The engine's replies as what REST gives."""
+
+from outlast.core.failure import Failure
+from outlast.core.replies import (
+    PendingActivity,
+    PendingTimer,
+    TaskInfo,
+    TaskOutcomeReply,
+    TaskState,
+    WorkflowInfo,
+    WorkflowOutcome,
+)
+from outlast.gateway.given import (
+    ActivityOut,
+    AttemptOut,
+    EventOut,
+    FailureOut,
+    OutcomeOut,
+    TaskOut,
+    TaskOutcomeOut,
+    TaskPage,
+    TaskRow,
+    TimerOut,
+    TurnOut,
+    WhyOut,
+    WorkflowOut,
+    WorkflowPage,
+    WorkflowRow,
+)
+from outlast.gateway.values import error_line, instant, plain, values_of
+from outlast.protocol.transport import Attempt, HistoryPage, Listing
+
+
+def failure_out(failure: Failure | None) -> FailureOut | None:
+    """Return a failure with its causes."""
+    if failure is None:
+        return None
+    return FailureOut(
+        kind=failure.kind,
+        type=failure.type,
+        message=failure.message,
+        trace=failure.trace,
+        final=failure.final,
+        cause=failure_out(failure.cause),
+    )
+
+
+def workflow_out(info: WorkflowInfo) -> WorkflowOut:
+    """Return a run, whole."""
+    return WorkflowOut(
+        id=info.workflow_id,
+        run_id=info.run_id,
+        first_run_id=info.first_run_id,
+        namespace=info.namespace,
+        type=info.type,
+        queue=info.queue,
+        status=info.status,
+        build=info.build,
+        started_at=instant(info.started_at),
+        closed_at=instant(info.closed_at),
+        events=info.events,
+        history_bytes=info.history_bytes,
+        cancel_requested=info.cancel_requested,
+        why=info.why,
+        why_at=instant(info.why_at),
+        activities=tuple(_activity_out(activity) for activity in info.activities),
+        timers=tuple(_timer_out(timer) for timer in info.timers),
+        tags=info.tags or {},
+        result=values_of(info.result),
+        failure=failure_out(info.failure),
+        workflow_task=TurnOut(state=info.task_state, attempt=info.task_attempt, failure=failure_out(info.task_failure)),
+        published={name: values_of((value,))[0] for name, value in (info.published or {}).items()},
+    )
+
+
+def workflow_page(listing: Listing) -> WorkflowPage:
+    """Return a page of runs."""
+    return WorkflowPage(
+        items=tuple(_workflow_row(info) for info in listing.runs), next=listing.next, short=listing.short
+    )
+
+
+def _workflow_row(info: WorkflowInfo) -> WorkflowRow:
+    return WorkflowRow(
+        id=info.workflow_id,
+        run_id=info.run_id,
+        first_run_id=info.first_run_id,
+        type=info.type,
+        queue=info.queue,
+        status=info.status,
+        build=info.build,
+        started_at=instant(info.started_at),
+        closed_at=instant(info.closed_at),
+        events=info.events,
+        tags=info.tags or {},
+        error=error_line(info.failure),
+    )
+
+
+def _activity_out(activity: PendingActivity) -> ActivityOut:
+    return ActivityOut(
+        activity_id=activity.activity_id,
+        task_id=activity.task_id,
+        type=activity.type,
+        queue=activity.queue,
+        state=activity.state,
+        reason=activity.reason,
+        attempt=activity.attempt,
+        attempts_max=activity.attempts_max,
+        run_at=instant(activity.run_at),
+        worker=activity.worker,
+        last_failure=failure_out(activity.last_failure),
+    )
+
+
+def _timer_out(timer: PendingTimer) -> TimerOut:
+    return TimerOut(timer_id=timer.timer_id, fire_at=instant(timer.fire_at), summary=timer.summary)
+
+
+def task_out(info: TaskInfo) -> TaskOut:
+    """Return a task, whole."""
+    return TaskOut(
+        id=info.task_id,
+        namespace=info.namespace,
+        type=info.type,
+        queue=info.queue,
+        state=info.state,
+        reason=info.reason,
+        attempt=info.attempt,
+        attempts_max=info.attempts_max,
+        priority=info.priority,
+        enqueued_at=instant(info.enqueued_at),
+        run_at=instant(info.run_at),
+        started_at=instant(info.started_at),
+        closed_at=instant(info.closed_at),
+        worker=info.worker,
+        workflow_id=info.workflow_id,
+        run_id=info.run_id,
+        tags=info.tags or {},
+        cancel_requested=info.cancel_requested,
+        why=info.why,
+        result=values_of(info.result),
+        failure=failure_out(info.failure),
+    )
+
+
+def task_page(listing: Listing) -> TaskPage:
+    """Return a page of tasks."""
+    return TaskPage(items=tuple(_task_row(info) for info in listing.tasks), next=listing.next, short=listing.short)
+
+
+def _task_row(info: TaskInfo) -> TaskRow:
+    return TaskRow(
+        id=info.task_id,
+        type=info.type,
+        queue=info.queue,
+        state=info.state,
+        reason=info.reason,
+        attempt=info.attempt,
+        attempts_max=info.attempts_max,
+        priority=info.priority,
+        enqueued_at=instant(info.enqueued_at),
+        run_at=instant(info.run_at),
+        started_at=instant(info.started_at),
+        closed_at=instant(info.closed_at),
+        worker=info.worker,
+        workflow_id=info.workflow_id,
+        run_id=info.run_id,
+        tags=info.tags or {},
+        error=error_line(info.failure),
+    )
+
+
+def workflow_outcome_out(outcome: WorkflowOutcome) -> OutcomeOut:
+    """Return how a run ended."""
+    return OutcomeOut(
+        id=outcome.workflow_id,
+        run_id=outcome.run_id,
+        status=outcome.status,
+        result=values_of(outcome.result),
+        failure=failure_out(outcome.failure),
+        new_run_id=outcome.new_run_id,
+    )
+
+
+def task_outcome_out(outcome: TaskOutcomeReply) -> TaskOutcomeOut:
+    """Return how a task ended."""
+    return TaskOutcomeOut(
+        id=outcome.task_id,
+        state=outcome.state,
+        reason=outcome.reason,
+        attempt=outcome.attempt,
+        result=values_of(outcome.result),
+        failure=failure_out(outcome.failure),
+    )
+
+
+def events_out(page: HistoryPage) -> tuple[EventOut, ...]:
+    """Return events: kind by name, fields as they are stored, payloads as values where they are."""
+    return tuple(
+        EventOut(
+            event_id=page.first_event_id + n,
+            at=instant(at),
+            kind=type(event).__name__,
+            fields={name: plain(getattr(event, name)) for name in event.__struct_fields__},
+        )
+        for n, (at, event) in enumerate(page.events)
+    )
+
+
+def attempt_out(attempt: Attempt) -> AttemptOut:
+    """Return how one lease of a task ended."""
+    return AttemptOut(
+        attempt=attempt.attempt,
+        outcome=attempt.outcome,
+        worker=attempt.worker,
+        identity=attempt.identity,
+        started_at=instant(attempt.started_at),
+        ended_at=instant(attempt.ended_at),
+        error_type=attempt.error_type,
+        error_message=attempt.error_message,
+        late=attempt.late,
+    )
+
+
+def why_workflow(info: WorkflowInfo) -> WhyOut:
+    """Return what a run waits for."""
+    return WhyOut(
+        kind="workflow",
+        id=info.workflow_id,
+        run_id=info.run_id,
+        type=info.type,
+        queue=info.queue,
+        state=info.status,
+        waits_for=info.why,
+        until=instant(info.why_at),
+        polled=info.polled,
+    )
+
+
+def why_task(info: TaskInfo) -> WhyOut:
+    """Return what a task waits for."""
+    return WhyOut(
+        kind="task",
+        id=info.task_id,
+        run_id=info.run_id,
+        type=info.type,
+        queue=info.queue,
+        state=info.state,
+        waits_for=info.why,
+        until=instant(info.run_at if not info.closed_at and info.state is TaskState.RETRY_WAIT else 0),
+        polled=info.polled,
+    )
