@@ -40,14 +40,25 @@ def kept(folder: Path) -> Path:
 def outlast(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
     """Run a command in this process; return its exit code and what it wrote to stdout and stderr."""
 
-    def run(*argv: str, stdin: str = "") -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+    def run(*argv: str, stdin: str = "", terminal: bool = False) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.stdin", _Typed(stdin, is_terminal=terminal))
         capsys.readouterr()
         code = main(list(argv))
         streams = capsys.readouterr()
         return code, streams.out, streams.err
 
     return run
+
+
+class _Typed(io.StringIO):
+    """What is typed or piped into a command."""
+
+    def __init__(self, text: str, *, is_terminal: bool) -> None:
+        super().__init__(text)
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
 
 
 def rows(out: str) -> list[Any]:

@@ -1,0 +1,83 @@
+"""``--watch`` and ``--follow``: shown again when it has changed, and ended as the run ends."""
+
+import asyncio
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from outlast.cli.watching import shown
+from outlast.core.errors import Invalid
+from tests.cli.conftest import Command, rows
+from tests.end_to_end.processes import Program, command, serving
+
+
+def watched(texts: list[str], *, every: str = "50ms", watch: bool = True) -> int:
+    """Watch a look that gives one text after the other, and ends with 1 at the last."""
+
+    async def look() -> tuple[str, int | None]:
+        text = texts.pop(0)
+        return text, None if texts else 1
+
+    arguments = Namespace(watch=watch, every=every, json=False, output=None)
+    return asyncio.run(shown(arguments, look))
+
+
+def test_what_has_not_changed_is_not_shown_again(capsys: pytest.CaptureFixture[str]) -> None:
+    code = watched(["one\n", "one\n", "two\n"])
+
+    assert capsys.readouterr().out == "one\n\ntwo\n"
+    assert code == 1
+
+
+def test_without_watch_there_is_one_look(capsys: pytest.CaptureFixture[str]) -> None:
+    assert watched(["one\n", "two\n"], watch=False) == 0
+    assert capsys.readouterr().out == "one\n"
+
+
+def test_a_look_too_often_is_refused() -> None:
+    with pytest.raises(Invalid, match="--every"):
+        watched(["one\n", "two\n"], every="1ms")
+
+
+@pytest.mark.slow
+def test_a_watch_and_a_follow_end_with_the_code_of_the_run(kept: Path) -> None:
+    with serving(kept) as (_, address):
+        where = ("--server", address, "--json")
+        watch = Program(
+            kept,
+            "-m",
+            "outlast.cli",
+            "workflow",
+            "show",
+            "order-1",
+            "--watch",
+            "--every",
+            "100ms",
+            *where,
+            name="watch",
+        )
+        follow = Program(kept, "-m", "outlast.cli", "workflow", "history", "order-1", "--follow", *where, name="follow")
+        try:
+            watch.until_said('"running"')
+            follow.until_said("WorkflowExecutionSignaled")
+            ended = command(kept, "workflow", "terminate", "order-1", "--server", address)
+            codes = (watch.process.wait(timeout=20), follow.process.wait(timeout=20))
+        finally:
+            watch.kill()
+            follow.kill()
+
+    assert ended.returncode == 0, ended.stderr
+    assert codes == (1, 1)
+    assert rows(watch.out.read_text())[-1]["workflow"]["status"] == "terminated"
+    ids = [row["event_id"] for row in rows(follow.out.read_text())]
+    assert ids == list(range(1, len(ids) + 1))
+
+
+@pytest.mark.parametrize(("typed", "code"), [("2\n", 0), ("yes\n", 2)], ids=["the number", "something else"])
+def test_on_a_terminal_the_number_is_typed(kept: Path, outlast: Command, typed: str, code: int) -> None:
+    found, out, err = outlast("workflow", "terminate", "order-1", "order-2", stdin=typed, terminal=True)
+
+    assert found == code
+    assert "This will terminate 2 workflows: order-1, order-2" in err
+    assert out.count("terminated order-") == (2 if code == 0 else 0)
