@@ -51,7 +51,7 @@ class StreamAnswer:
 
     pieces: AsyncGenerator[bytes]
     content_type: str
-    on_end: Callable[[], None]
+    on_end: Callable[[], None] = lambda: None
     headers: tuple[tuple[str, str], ...] = ()
 
 
@@ -131,7 +131,7 @@ class Exchange:
         Raises CallerGone when the connection closes first.
         """
         asking = asyncio.ensure_future(self.engine.reply_to(ticket))
-        watching = asyncio.ensure_future(self._closed())
+        watching = asyncio.ensure_future(self.closed())
         try:
             await asyncio.wait({asking, watching}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
             if ticket.future.done():
@@ -147,7 +147,7 @@ class Exchange:
 
     async def pause(self, seconds: float) -> None:
         """Return after ``seconds``. Raises CallerGone when the connection closes first."""
-        watching = asyncio.ensure_future(self._closed())
+        watching = asyncio.ensure_future(self.closed())
         try:
             await asyncio.wait({watching}, timeout=seconds)
             if watching.done():
@@ -155,7 +155,8 @@ class Exchange:
         finally:
             watching.cancel()
 
-    async def _closed(self) -> None:
+    async def closed(self) -> None:
+        """Return when the caller has closed the connection; to be awaited when the body was read."""
         while (await self.receive())["type"] != "http.disconnect":
             pass
 

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from outlast.gateway import given, taken
 from outlast.gateway.route import Gives, Right, Route
-from outlast.gateway.routes import explain, server, tasks, worker, workflows
+from outlast.gateway.routes import explain, server, tasks, waits, worker, workflows
 
 _REPLAYED: Final = "The same key had done it before; the answer has `Idempotent-Replayed: true`."
 _OPEN: Final = Gives(says="It has not ended yet.", shape=given.OpenOut)
@@ -339,6 +339,7 @@ def _wire(method: str, path: str, needs: Right, handler: Any, summary: str) -> R
 WIRE: Final = (
     _wire("POST", "worker/call", Right.NONE, worker.call, "Send one request and get its reply."),
     _wire("POST", "worker/calls", Right.NONE, worker.calls, "Send several requests and get their replies in order."),
+    _wire("POST", "worker/waits", Right.READ, waits.waits, "Wait for many results and get each as it comes."),
     _wire("GET", "worker/history", Right.NONE, worker.history, "Read a page of a run's history."),
     _wire("GET", "worker/attempts", Right.READ, worker.attempts, "Read how the leases of a task ended."),
     _wire("GET", "worker/runs", Right.READ, worker.runs, "List runs."),

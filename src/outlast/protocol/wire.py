@@ -1,5 +1,6 @@
 """Requests and replies as bytes: MessagePack for machines, JSON for whoever looks."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -12,10 +13,13 @@ MSGPACK: Final = "application/msgpack"
 JSON: Final = "application/json"
 CALL_PATH: Final = "worker/call"  # one request, one reply
 CALLS_PATH: Final = "worker/calls"  # several requests, their replies in order
+WAITS_PATH: Final = "worker/waits"  # several waits; frames of their replies, each as it comes
 CALLS_MAX: Final = 1000
+FRAME_HEAD: Final = 4  # bytes before a frame that say how long it is, the highest first
 
 Requests = tuple[Request, ...]
 Replies = tuple[Reply, ...]
+Frame = tuple[tuple[int, Reply], ...]  # places of requests and their replies; none: the server is still there
 Attempts = tuple[Attempt, ...]
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -24,6 +28,7 @@ _request: Final[msgspec.msgpack.Decoder[Request]] = msgspec.msgpack.Decoder(Requ
 _requests: Final[msgspec.msgpack.Decoder[Requests]] = msgspec.msgpack.Decoder(Requests)
 _reply: Final[msgspec.msgpack.Decoder[Reply]] = msgspec.msgpack.Decoder(Reply)
 _replies: Final[msgspec.msgpack.Decoder[Replies]] = msgspec.msgpack.Decoder(Replies)
+_frame: Final[msgspec.msgpack.Decoder[Frame]] = msgspec.msgpack.Decoder(Frame)
 _history: Final = msgspec.msgpack.Decoder(HistoryPage)
 _attempts: Final = msgspec.msgpack.Decoder(Attempts)
 _listing: Final = msgspec.msgpack.Decoder(Listing)
@@ -55,6 +60,26 @@ def decode_reply(body: bytes) -> Reply:
 def decode_replies(body: bytes) -> Replies:
     """Return the replies in ``body``. Raises msgspec.MsgspecError."""
     return _replies.decode(body)
+
+
+def frame_of(replies: Sequence[tuple[int, Reply]]) -> bytes:
+    """Return ``replies`` with their places as one part of a stream."""
+    body = _encoder.encode(replies)
+    return len(body).to_bytes(FRAME_HEAD, "big") + body
+
+
+def frames_in(buffer: bytearray) -> list[Frame]:
+    """Take the whole frames off the beginning of ``buffer`` and return them. Raises msgspec.MsgspecError."""
+    frames: list[Frame] = []
+    place = 0
+    while len(buffer) >= place + FRAME_HEAD:
+        ends = place + FRAME_HEAD + int.from_bytes(buffer[place : place + FRAME_HEAD], "big")
+        if len(buffer) < ends:
+            break
+        frames.append(_frame.decode(buffer[place + FRAME_HEAD : ends]))
+        place = ends
+    del buffer[:place]
+    return frames
 
 
 def decode_history(body: bytes) -> HistoryPage:

@@ -55,14 +55,7 @@ async def call(exchange: Exchange) -> Answer:
 async def calls(exchange: Exchange) -> Answer:
     """Several requests in the body; their replies in order, refusals among them."""
     json = exchange.is_json()
-    try:
-        requests = decode_requests(await exchange.body(), json=json)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise malformed(error) from None
-    if len(requests) > CALLS_MAX:
-        raise TooLarge(
-            "limit_exceeded", f"There are {len(requests)} requests; {CALLS_MAX} are allowed.", remedy="Send fewer."
-        )
+    requests = requests_in(await exchange.body(), json=json)
     for request in requests:
         await _admit(exchange, request)
         if may_wait(request):
@@ -73,6 +66,19 @@ async def calls(exchange: Exchange) -> Answer:
             )
     replies = await asyncio.gather(*(exchange.ask(request) for request in requests))
     return _answer(200, tuple(replies), json=json)
+
+
+def requests_in(body: bytes, *, json: bool) -> tuple[Request, ...]:
+    """Return the requests in ``body``. Raises Invalid or TooLarge."""
+    try:
+        requests = decode_requests(body, json=json)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise malformed(error) from None
+    if len(requests) > CALLS_MAX:
+        raise TooLarge(
+            "limit_exceeded", f"There are {len(requests)} requests; {CALLS_MAX} are allowed.", remedy="Send fewer."
+        )
+    return requests
 
 
 async def history(exchange: Exchange) -> Answer:
