@@ -18,6 +18,10 @@ def test_ranks_grow_with_the_time_in_the_id() -> None:
     assert rank_of(uuid7(1)) < rank_of(uuid7(2))
 
 
+def test_ranks_grow_with_the_count_within_a_millisecond() -> None:
+    assert rank_of(f"{uuid7(1)[:-4]}abcd") < rank_of(f"{uuid7(1)[:-4]}abce") < rank_of(uuid7(2))
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -39,6 +43,32 @@ def test_a_new_id_is_not_looked_for() -> None:
     world.enqueue(uuid7(5))
 
     assert world.pages == []
+
+
+def test_of_ids_of_one_millisecond_only_a_later_one_is_not_looked_for() -> None:
+    world = World()
+    world.poll()
+    world.enqueue(f"{uuid7(5)[:-4]}5555")
+    world.hold_loads = True
+
+    world.enqueue(f"{uuid7(5)[:-4]}6666")
+    assert world.pages == []
+    waiting = world.send(enqueue_of(f"{uuid7(5)[:-4]}4444"))
+    assert len(world.pages) == 1
+    world.hand_in()
+    assert waiting in world.answers
+
+
+def test_after_a_restart_every_id_of_the_last_stored_millisecond_is_looked_for() -> None:
+    world = World()
+    world.enqueue(f"{uuid7(5)[:-4]}6666")
+    world.restart()
+
+    assert world.enqueue(f"{uuid7(5)[:-4]}6666").replayed
+    world.hold_loads = True
+    asked = len(world.pages)
+    world.send(enqueue_of(f"{uuid7(5)[:-4]}7777"))
+    assert len(world.pages) == asked + 1
 
 
 def test_an_id_that_was_stored_is_known_after_a_restart() -> None:

@@ -6,7 +6,7 @@ from typing import cast
 import apsw
 import pytest
 
-from outlast.core.shard.freshness import rank_of
+from outlast.core.shard.freshness import rank_of, time_of
 from outlast.store.sqlite.connection import Connection
 from outlast.store.sqlite.store import SqliteStore
 from tests.store.kept import Kept
@@ -39,7 +39,7 @@ def mark_of(path: Path, *rows: Row) -> int | None:
     ids=["run", "workflow made from a key", "task", "request"],
 )
 def test_the_mark_is_the_highest_rank_of_what_is_stored(tmp_path: Path, row: Row) -> None:
-    assert mark_of(tmp_path / "old.db", task_row(OLD), row) == rank_of(NEW)
+    assert mark_of(tmp_path / "old.db", task_row(OLD), row) == time_of(rank_of(NEW))
 
 
 def test_names_of_other_shapes_make_no_mark(tmp_path: Path) -> None:

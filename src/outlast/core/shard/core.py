@@ -10,14 +10,26 @@ from typing import assert_never
 from outlast.core import inputs as i
 from outlast.core import replies
 from outlast.core.errors import InvariantBroken, Refusal, Unavailable
-from outlast.core.shard import attempts, due, enqueue, loading, matching, queries, runs, tasks, timing, turns
+from outlast.core.shard import (
+    attempts,
+    due,
+    enqueue,
+    freshness,
+    loading,
+    matching,
+    queries,
+    runs,
+    tasks,
+    timing,
+    turns,
+)
 from outlast.core.shard.admitted import Admitted, LeaseEnded, RunOverLimit, TimerDue
 from outlast.core.shard.config import ShardConfig
 from outlast.core.shard.gate import Gate
 from outlast.core.shard.gather import Gather
 from outlast.core.shard.loading import Loading
 from outlast.core.shard.outputs import Answer, Output, StepDown
-from outlast.core.shard.state import FRESHEST, Shard
+from outlast.core.shard.state import Shard
 from outlast.core.shard.window import Window
 from outlast.core.units import FOREVER
 from outlast.core.writes import (
@@ -55,7 +67,7 @@ class ShardCore:
             stalled_at=at,
             serve_until=lease_until - config.shard_margin if config.shard_lease else FOREVER,
             counters=dict(claim.counters),
-            freshest=claim.counters.get(FRESHEST, 0),
+            freshest=freshness.mark_of(claim.counters),
             renew_at=now + config.shard_renew,
         )
         for namespace, name in claim.counters:
@@ -170,6 +182,7 @@ class ShardCore:
         if lease_until:
             shard.renew_at = now + shard.config.shard_renew
         shard.settle_counters()
+        freshness.settle(shard)
         return shard.gather.take(now=shard.now, lease_until=lease_until)
 
     def on_commit(self, number: int, outcome: CommitOutcome, *, now: int) -> None:

@@ -24,7 +24,6 @@ from outlast.core.writes import Claim, DedupRow, TimerRow
 QueueName = tuple[str, str]  # namespace, task queue
 TaskQueue = tuple[str, str, str]  # namespace, task queue, type
 WorkerName = tuple[str, str]  # namespace, name: names of one namespace say nothing in another
-FRESHEST: Final = ("", "freshest")  # counter that keeps the highest rank of an id that was ever stored
 
 
 WORKERS_LOOKED_AT: Final = 100  # at once, when there are too many to remember
@@ -210,8 +209,6 @@ class Shard:
             self.counters[fair.counter] = self.gather.counters[fair.counter] = fair.highest
             fair.moved = False
         self.fairs_moved.clear()
-        if self.freshest > self.counters.get(FRESHEST, 0):
-            self.counters[FRESHEST] = self.gather.counters[FRESHEST] = self.freshest
 
     def expire_at(self, at: int, kind: str, target: str, n: int) -> None:
         """Have ``kind`` looked at when ``at`` has come. Entries are never removed; they are checked when they come up."""
