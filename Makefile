@@ -11,7 +11,7 @@ ISSUE ?= spine
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format lint types imports tidy fix test demo sim chaos powercut bench cases readme docs references lock clean
+.PHONY: help setup check format lint types imports tidy fix test demo sim chaos powercut fuzz bench cases readme docs references lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ chaos: setup ## Kill real processes: CYCLES=200, PLANT=name
 
 powercut: setup ## Cut the power under SQLite: CUTS=300, SYNCHRONOUS=NORMAL to see the harness find losses
 	@$(PY) -m tests.end_to_end.powercut $(if $(CUTS),--cuts $(CUTS)) $(if $(SYNCHRONOUS),--synchronous $(SYNCHRONOUS))
+
+fuzz: setup ## Ask every address of the OpenAPI document what nobody would think of: REQUESTS=100000, SEED=7
+	@$(PY) -m tests.gateway.fuzz $(if $(REQUESTS),--requests $(REQUESTS)) $(if $(SEED),--seed $(SEED))
 
 bench: setup ## Measure against the raw store
 	@$(PY) -m benchmarks

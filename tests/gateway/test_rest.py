@@ -231,6 +231,29 @@ def test_a_value_that_no_worker_could_read_leaves_no_trace(path: str, value: byt
     run(work)
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("tasks", b'{"type":"x","inpu\xc2":1}'),
+        ("tasks", b'{"type":"x","retry":{"\xff":1}}'),
+        ("tasks:batch", b'{"items":[{"\xc2":1}],"\xc2":1}'),
+        ("workflows/o-1/signal", b'{"name":"x","\xc2":1}'),
+        ("workflows", b'{"type":"x","tags":{"\xc2":"1"}}'),
+        ("worker/call", b'["start_workflow","\xc2"]'),
+    ],
+)
+def test_a_name_that_is_no_utf8_is_no_fault_of_ours(path: str, body: bytes) -> None:
+    async def work() -> None:
+        async with served() as (client, _):
+            reply = await client.send(
+                "POST", f"/api/v1/{path}", body=body, headers={"content-type": "application/json"}
+            )
+
+            assert (reply.status, reply.json()["code"]) == (400, "malformed_body")
+
+    run(work)
+
+
 @pytest.mark.parametrize("path", ["tasks", "worker/call", "worker/calls"])
 def test_a_body_nested_too_deeply_is_no_fault_of_ours(path: str) -> None:
     async def work() -> None:

@@ -17,6 +17,7 @@ TARGETS = [
     "sim",
     "chaos",
     "powercut",
+    "fuzz",
     "bench",
     "cases",
     "readme",

@@ -11,6 +11,8 @@ from outlast.core.errors import Invalid
 
 Shape = TypeVar("Shape", bound=msgspec.Struct)
 
+# What decoding raises for bytes that are no request; UnicodeDecodeError comes from names of fields that are not UTF-8.
+UNREADABLE: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 FIELDS_MAX: Final = 50  # of one query
 
 _PLACE: Final = re.compile(r" - at `(\$|key in \$)(.*)`$", re.DOTALL)
@@ -56,14 +58,16 @@ def read_body(body: bytes, shape: type[Shape], *, under: str = "") -> Shape:
     """Return the JSON ``body`` as ``shape``. Raises Invalid with the place; ``under`` is where the body itself stands."""
     try:
         return msgspec.json.decode(body, type=shape)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except UNREADABLE as error:
         raise malformed(error, known=shape.__struct_fields__, under=under) from None
 
 
-def malformed(error: msgspec.MsgspecError | RecursionError, *, known: tuple[str, ...] = (), under: str = "") -> Invalid:
+def malformed(error: Exception, *, known: tuple[str, ...] = (), under: str = "") -> Invalid:
     """Return the refusal of a body that cannot be decoded, saying where."""
     if isinstance(error, RecursionError):
         return Invalid("malformed_body", "The body is nested too deeply.", remedy="Send flatter data.", pointer=under)
+    if isinstance(error, UnicodeDecodeError):
+        return Invalid("malformed_body", "The body is not UTF-8.", remedy="Encode it as UTF-8.", pointer=under)
     text = str(error)
     pointer = under + pointer_of(text)
     if found := _UNKNOWN.search(_PLACE.sub("", text)):

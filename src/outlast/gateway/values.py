@@ -78,7 +78,7 @@ def _readable(data: bytes, field: str, place: int) -> bytes:
     """Return ``data``. What stays raw while a body is decoded was only skipped over: text that is no UTF-8 passes there."""
     try:
         msgspec.json.decode(data)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise Invalid(
             "malformed_body",

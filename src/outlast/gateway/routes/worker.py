@@ -25,7 +25,7 @@ from outlast.core.replies import Refused, Reply, TaskInfo
 from outlast.gateway.auth import EVERY, LOCAL
 from outlast.gateway.exchange import Answer, Exchange
 from outlast.gateway.problems import status_of
-from outlast.gateway.reading import malformed, read_query
+from outlast.gateway.reading import UNREADABLE, malformed, read_query
 from outlast.gateway.taken import WireAttempts, WireHistory, WireRuns, WireRunsCount, WireTasks, WireTasksCount
 from outlast.protocol.again import may_wait
 from outlast.protocol.wire import CALLS_MAX, JSON, MSGPACK, decode_request, decode_requests, encode
@@ -39,7 +39,7 @@ async def call(exchange: Exchange) -> Answer:
     json = exchange.is_json()
     try:
         request = decode_request(await exchange.body(), json=json)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except UNREADABLE as error:
         raise malformed(error) from None
     await _admit(exchange, request)
     if may_wait(request):
@@ -72,7 +72,7 @@ def requests_in(body: bytes, *, json: bool) -> tuple[Request, ...]:
     """Return the requests in ``body``. Raises Invalid or TooLarge."""
     try:
         requests = decode_requests(body, json=json)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except UNREADABLE as error:
         raise malformed(error) from None
     if len(requests) > CALLS_MAX:
         raise TooLarge(
