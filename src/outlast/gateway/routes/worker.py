@@ -3,8 +3,6 @@
 import asyncio
 from typing import Final
 
-import msgspec
-
 from outlast.core.carriers import payloads_in
 from outlast.core.errors import Invalid, TooLarge
 from outlast.core.inputs import (
