@@ -6,6 +6,7 @@ The module is lazy: a name is loaded when it is first used, so that ``import out
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from outlast.protocol.codecs import Encrypt, KeyRing, Zstd
     from outlast.sdk import workflow
     from outlast.sdk.app import App
     from outlast.sdk.context import TaskContext
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 
 _HOMES: Final[dict[str, str]] = {
     "App": "outlast.sdk.app",
+    "Encrypt": "outlast.protocol.codecs",
     "Fatal": "outlast.sdk.errors",
     "Handle": "outlast.sdk.handle",
+    "KeyRing": "outlast.protocol.codecs",
     "Misuse": "outlast.sdk.misuse",
     "Retry": "outlast.sdk.options",
     "RetryableError": "outlast.sdk.errors",
@@ -32,14 +35,17 @@ _HOMES: Final[dict[str, str]] = {
     "Workflow": "outlast.sdk.workflows",
     "WorkflowFailed": "outlast.sdk.errors",
     "WorkflowHandle": "outlast.sdk.handle",
+    "Zstd": "outlast.protocol.codecs",
     "task": "outlast.sdk.task",
     "workflow": "outlast.sdk",
 }
 
 __all__ = [
     "App",
+    "Encrypt",
     "Fatal",
     "Handle",
+    "KeyRing",
     "Misuse",
     "Retry",
     "RetryableError",
@@ -51,6 +57,7 @@ __all__ = [
     "Workflow",
     "WorkflowFailed",
     "WorkflowHandle",
+    "Zstd",
     "task",
     "workflow",
 ]

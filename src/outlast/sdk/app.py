@@ -31,6 +31,7 @@ from outlast.sdk.task import AsyncTask, SyncTask, TaskDecorator, declare_task
 from outlast.sdk.workflows import Workflow, WorkflowDecorator
 
 if TYPE_CHECKING:
+    from outlast.protocol.codecs import Codec
     from outlast.sdk.worker import Worker
 
 P = ParamSpec("P")
@@ -48,6 +49,7 @@ class App:
 
     ``store`` is "sqlite:///FILE", "memory:", or "http://HOST:PORT" of a server; by default $OUTLAST_STORE, else the file
     outlast.db beside the file that makes the app. ``include`` names modules whose ``@task`` functions belong to it.
+    ``codecs`` stand between values and the wire, as [Zstd(), Encrypt(keys)] of ``outlast.codecs``.
     ``with app:`` starts the engine and a worker here and stops both in good order; for a server only a client is started,
     unless ``worker=True``.
     """
@@ -64,6 +66,7 @@ class App:
         coroutines: int = 200,
         drain: Duration = DRAIN,
         build: str = "",
+        codecs: "Sequence[Codec]" = (),
     ) -> None:
         file, line = user_place()
         self.place = f"{file}:{line}"
@@ -77,7 +80,7 @@ class App:
                 remedy='Give "sqlite:///FILE", "memory:", or "http://HOST:PORT" of a server.',
             )
         self.namespace = check_text("namespace", namespace, NAME_BYTES_MAX)
-        self.converter = Converter()
+        self.converter = _converter(codecs)
         self.registry = Registry()
         self.is_remote = self.store.startswith("http")
         self._wants_worker = (not self.is_remote) if worker is None else worker
@@ -340,6 +343,15 @@ class App:
                 portal.close()
             if engine is not None:
                 engine.stop()
+
+
+def _converter(codecs: "Sequence[Codec]") -> Converter:
+    if not codecs:
+        return Converter()
+    from outlast.protocol.codecs import Chain  # noqa: PLC0415 - most apps have none
+    from outlast.sdk.coded import CodedConverter  # noqa: PLC0415 - as above
+
+    return CodedConverter(Converter(), Chain(codecs))
 
 
 def _catch(ended: threading.Event) -> dict[int, Any]:

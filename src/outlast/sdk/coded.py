@@ -1,0 +1,56 @@
+"""A converter with codecs below it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from outlast.core import limits
+from outlast.core.payload import Payload
+from outlast.protocol.codecs import Chain, Unreadable
+from outlast.sdk.converter import Converter
+from outlast.sdk.definition import Parameters
+from outlast.sdk.errors import NotReadable, PayloadTooLarge
+
+
+class CodedConverter(Converter):
+    """What ``inner`` writes, coded by ``chain``. Values that were written without it are read as well."""
+
+    def __init__(self, inner: Converter, chain: Chain) -> None:
+        self._inner = inner
+        self._chain = chain
+
+    def to_payload(self, value: Any, *, path: str, declared: Any = Any) -> Payload:
+        return self._coded(self._inner.to_payload(value, path=path, declared=declared), path)
+
+    def from_payload(self, payload: Payload, type: Any = Any, *, path: str = "value") -> Any:
+        return self._inner.from_payload(self._read(payload, path), type, path=path)
+
+    def arguments_to_payloads(
+        self, parameters: Parameters, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[Payload, ...]:
+        payloads = self._inner.arguments_to_payloads(parameters, args, kwargs)
+        return tuple([self._coded(payload, f"argument {n}") for n, payload in enumerate(payloads, 1)])
+
+    def payloads_to_arguments(
+        self, parameters: Parameters, payloads: Sequence[Payload]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        read = [self._read(payload, f"argument {n}") for n, payload in enumerate(payloads, 1)]
+        return self._inner.payloads_to_arguments(parameters, read)
+
+    def _coded(self, payload: Payload, path: str) -> Payload:
+        coded = self._chain.encode(payload)
+        size = len(coded.data)
+        if size > limits.PAYLOAD_BYTES_MAX:
+            raise PayloadTooLarge(
+                f"{path} takes {size:,} bytes when it is coded; a payload has at most {limits.PAYLOAD_BYTES_MAX:,}.",
+                path=path,
+                size=size,
+                limit=limits.PAYLOAD_BYTES_MAX,
+                remedy="Put the data in storage of your own and hand over its address.",
+            )
+        return coded
+
+    def _read(self, payload: Payload, path: str) -> Payload:
+        try:
+            return self._chain.decode(payload)
+        except Unreadable as error:
+            raise NotReadable(f"{path} cannot be read. {error.fact}", path=path, remedy=error.remedy) from None

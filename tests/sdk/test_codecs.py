@@ -1,0 +1,182 @@
+"""Codecs: what is written is read again, by whoever has the keys; everybody else learns nothing but lengths."""
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outlast import App, Encrypt, KeyRing, Zstd, workflow
+from outlast.core.errors import Invalid
+from outlast.core.payload import Payload
+from outlast.protocol.codecs import CODED, Chain, Unreadable, chain_of
+from outlast.sdk.errors import NotReadable, PayloadTooLarge, TaskError
+
+OLD = bytes(range(32))
+NEW = bytes(range(32, 64))
+RING = KeyRing({"old": OLD, "new": NEW}, current="new")
+
+
+def plain(data: bytes) -> Payload:
+    return Payload("json/plain", data)
+
+
+@pytest.mark.parametrize("codecs", [[Zstd()], [Encrypt(RING)], [Zstd(), Encrypt(RING)]], ids=["zstd", "aes", "both"])
+@given(data=st.binary(min_size=1, max_size=2000), metadata=st.sampled_from([None, {"kwargs": b"1"}]))
+def test_what_is_coded_is_read_again(codecs: list[Any], data: bytes, metadata: dict[str, bytes] | None) -> None:
+    payload = Payload("json/plain", data, metadata=metadata)
+    chain = Chain(codecs)
+
+    assert chain.decode(chain.encode(payload)) == payload
+
+
+def test_the_same_value_is_the_same_bytes_so_that_replays_and_keys_agree() -> None:
+    chain = Chain([Zstd(), Encrypt(RING)])
+
+    assert chain.encode(plain(b'"tea"')) == chain.encode(plain(b'"tea"'))
+    assert chain.encode(plain(b'"tea"')) != chain.encode(plain(b'"tee"'))
+
+
+def test_nothing_of_the_value_is_in_what_is_sent() -> None:
+    coded = Chain([Encrypt(RING)]).encode(plain(b'"the number of the card"'))
+
+    assert coded.encoding == CODED
+    assert b"card" not in coded.data
+
+
+@pytest.mark.parametrize("place", [0, 4, 10, 20, -1])
+def test_data_that_was_changed_is_not_read(place: int) -> None:
+    chain = Chain([Encrypt(RING)])
+    coded = chain.encode(plain(b'"tea and milk"'))
+    changed = bytearray(coded.data)
+    changed[place] ^= 1
+
+    with pytest.raises(Unreadable):
+        chain.decode(Payload(coded.encoding, bytes(changed), metadata=coded.metadata))
+
+
+def test_a_value_cannot_be_passed_off_as_one_of_another_encoding() -> None:
+    chain = Chain([Encrypt(RING)])
+    coded = chain.encode(plain(b'"tea"'))
+
+    with pytest.raises(Unreadable):
+        chain.decode(
+            Payload(coded.encoding, coded.data, metadata={**(coded.metadata or {}), "encoding": b"binary/plain"})
+        )
+
+
+def test_values_under_an_older_key_are_read_until_the_key_is_destroyed() -> None:
+    written = Chain([Encrypt(KeyRing({"old": OLD}, current="old"))]).encode(plain(b"1"))
+
+    assert Chain([Encrypt(RING)]).decode(written) == plain(b"1")
+    with pytest.raises(Unreadable, match='key "old"'):
+        Chain([Encrypt(KeyRing({"new": NEW}, current="new"))]).decode(written)
+
+
+def test_values_from_before_the_codecs_are_read_as_they_are() -> None:
+    assert Chain([Zstd(), Encrypt(RING)]).decode(plain(b"1")) == plain(b"1")
+
+
+def test_small_values_are_not_compressed_and_damaged_ones_not_expanded() -> None:
+    chain = Chain([Zstd()])
+    big = chain.encode(plain(b'"' + b"a" * 5000 + b'"'))
+    bomb = Payload(CODED, big.data[:6] + b"\xff" * 8 + big.data[14:], metadata=big.metadata)
+
+    assert chain.encode(plain(b"1")) == plain(b"1")
+    assert len(big.data) < 100
+    with pytest.raises(Unreadable):
+        chain.decode(bomb)
+
+
+def test_a_missing_codec_is_named() -> None:
+    coded = Chain([Encrypt(RING)]).encode(plain(b"1"))
+
+    with pytest.raises(Unreadable, match="aes-256-gcm") as raised:
+        Chain([Zstd()]).decode(coded)
+    assert "zstd" in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "only-an-id", "id zz", f"id {OLD.hex()[:-2]}", f"id {OLD.hex()}00"],
+    ids=["empty", "id", "hex", "short", "long"],
+)
+def test_a_bad_key_file_is_refused_without_showing_keys(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "keys"
+    path.write_text(text)
+
+    with pytest.raises(Invalid) as raised:
+        KeyRing.from_file(str(path))
+    assert OLD.hex()[:20] not in str(raised.value)
+
+
+def test_a_key_file_has_the_current_key_first(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    path.write_text(f"# of November\nnew {NEW.hex()}\nold {OLD.hex()}\n")
+
+    keys = KeyRing.from_file(str(path))
+
+    assert keys.current() == ("new", NEW)
+    assert keys.find("old") == OLD
+    assert NEW.hex() not in repr(keys)
+
+
+@pytest.mark.parametrize("names", [("gzip",), ("aes-256-gcm",), ("zstd", "zstd")], ids=["unknown", "no keys", "twice"])
+def test_a_chain_that_cannot_be_is_refused(names: tuple[str, ...]) -> None:
+    with pytest.raises(Invalid) as raised:
+        chain_of(names)
+    assert raised.value.remedy
+
+
+def shop(store: str, **options: Any) -> tuple[App, Any, Any]:
+    app = App(store, **options)
+
+    @app.task(max_attempts=1)
+    def charge(card: str, *, cents: int) -> str:
+        if cents < 0:
+            raise ValueError("no such sum")
+        return f"{card} paid {cents}"
+
+    @app.workflow
+    async def order(card: str) -> str:
+        await workflow.sleep("10ms")
+        return await charge.execute(card, cents=7)
+
+    return app, charge, order
+
+
+def test_a_store_of_an_app_with_codecs_has_no_value_in_the_clear(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    app, charge, order = shop(f"sqlite:///{path}", codecs=[Zstd(), Encrypt(RING)])
+    with app:
+        assert charge.enqueue("visa-4242", cents=3).result(timeout="10s") == "visa-4242 paid 3"
+        assert order.using(id="o", key="k").start("visa-4242").result(timeout="10s") == "visa-4242 paid 7"
+        again = order.using(id="o", key="k").start("visa-4242")
+        assert again.result(timeout="10s") == "visa-4242 paid 7"
+        with pytest.raises(TaskError):
+            charge.enqueue("visa-4242", cents=-1).result(timeout="10s")
+
+    with sqlite3.connect(path) as copy:
+        copy.execute("pragma wal_checkpoint")
+    assert b"visa-4242" not in path.read_bytes()
+
+
+def test_an_app_without_the_keys_says_what_is_missing(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/shop.db"
+    app, charge, _ = shop(store, codecs=[Encrypt(RING)])
+    with app:
+        handle = charge.enqueue("visa-4242", cents=3)
+        handle.result(timeout="10s")
+
+    bare, _, _ = shop(store)
+    with bare, pytest.raises(NotReadable, match="cannot be read|does not read") as raised:
+        bare.get_task(handle.id).result(timeout="10s")
+    assert raised.value.remedy
+
+
+def test_what_only_codecs_make_too_large_is_refused_where_it_is_given() -> None:
+    app, charge, _ = shop("memory:", codecs=[Encrypt(RING)])
+    with app, pytest.raises(PayloadTooLarge):
+        charge.enqueue("x" * (2 * 1024 * 1024 - 2), cents=1)
