@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from typing import Any
 
+from outlast.core.admin import NamespaceInfo
 from outlast.core.inputs import EnqueueTask, Poll, SignalWorkflow, StartWorkflow
 from outlast.core.payload import Payload
 from outlast.core.units import Fence
@@ -14,7 +15,7 @@ from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, History
 from outlast.engine.frontend import Engine
 from outlast.engine.inprocess import InProcessTransport
 from outlast.server.clock import GuardedClock, SystemEntropy
-from outlast.store.base import BlobStore, Found, RunFilter, StoreError, Tally, TaskFilter
+from outlast.store.base import BlobStore, Found, RunFilter, StoreError, Tally, TaskFilter, Turns, Waiting
 from outlast.store.memory.blobs import MemoryBlobStore
 from outlast.store.memory.store import MemoryStore
 from outlast.store.memory.tables import Tables
@@ -99,6 +100,15 @@ class FaultyStore:
 
     async def count_tasks(self, filter: TaskFilter) -> Tally:
         return await self.inner.count_tasks(filter)
+
+    async def read_waiting(self, namespace: str, queue: str) -> list[Waiting]:
+        return await self.inner.read_waiting(namespace, queue)
+
+    async def read_turns(self) -> list[Turns]:
+        return await self.inner.read_turns()
+
+    async def read_namespaces(self) -> dict[str, NamespaceInfo]:
+        return await self.inner.read_namespaces()
 
     async def read_counters(self, namespace: str) -> dict[str, int]:
         return await self.inner.read_counters(namespace)

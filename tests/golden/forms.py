@@ -16,6 +16,7 @@ import msgspec
 from msgspec import inspect
 
 from outlast.core import commands, events, writes
+from outlast.core.admin import NamespaceInfo
 from outlast.core.failure import Failure
 from outlast.core.inputs import TaskToken, WorkflowToken
 from outlast.core.payload import Payload
@@ -31,7 +32,7 @@ ROWS = (
 )  # fmt: skip
 BLOBS = (
     writes.RunFixed, writes.RunState, writes.TaskSpec, writes.TaskStatus, WorkflowOutcome, Failure, Payload, RetryPolicy,
-    TaskToken, WorkflowToken,
+    TaskToken, WorkflowToken, NamespaceInfo,
 )  # fmt: skip
 GROUPS: dict[str, tuple[Any, ...]] = {
     "events": get_args(events.Event),

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from outlast.core import commands, events, inputs, replies
+from outlast.core.admin import NamespaceInfo
 from outlast.core.failure import Failure
 from outlast.core.payload import Payload, Payloads
 from outlast.core.replies import TaskState
 from outlast.protocol.errors import exception_of
-from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing
+from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, Queues
 
 LEASE = 30_000_000_000
 
@@ -155,6 +156,12 @@ class FakeEngine:
         self, *, type: str = "", state: str = "", queue: str = "", run_id: str = "", query: str = ""
     ) -> Count:
         return Count(count=0)
+
+    async def list_queues(self, *, queue: str = "") -> Queues:
+        return Queues()
+
+    async def list_namespaces(self) -> tuple[NamespaceInfo, ...]:
+        return ()
 
     async def close(self) -> None:
         return None

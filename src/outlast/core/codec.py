@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from outlast.core.admin import NamespaceInfo
 from outlast.core.events import Timed
 from outlast.core.replies import WorkflowOutcome
 from outlast.core.writes import RunFixed, RunState, TaskSpec, TaskStatus
@@ -21,6 +22,7 @@ _run_fixed: Final = msgspec.msgpack.Decoder(RunFixed)
 _task_spec: Final = msgspec.msgpack.Decoder(TaskSpec)
 _task_status: Final = msgspec.msgpack.Decoder(TaskStatus)
 _outcome: Final = msgspec.msgpack.Decoder(WorkflowOutcome)
+_namespace: Final = msgspec.msgpack.Decoder(NamespaceInfo)
 
 
 def encode_events(events: "tuple[Timed, ...] | list[Timed]") -> bytes:
@@ -91,3 +93,13 @@ def encode_outcome(outcome: WorkflowOutcome) -> bytes:
 def decode_outcome(blob: bytes) -> WorkflowOutcome:
     """Return the WorkflowOutcome of ``RunRow.outcome``; the blob of an open run is empty and does not decode."""
     return _outcome.decode(blob)
+
+
+def encode_namespace(info: NamespaceInfo) -> bytes:
+    """Return the stored form of a namespace."""
+    return _encode(info)
+
+
+def decode_namespace(blob: bytes) -> NamespaceInfo:
+    """Return what ``encode_namespace`` was given."""
+    return _namespace.decode(blob)

@@ -23,6 +23,8 @@ CODES: Final[dict[str, str]] = {
     "unsupported_encoding": "The content type is not one that is served.",
     "namespace_not_found": "There is no such namespace.",
     "wrong_namespace": "The request names another namespace than the one it came in by.",
+    "namespace_exists": "There is a namespace of this name.",
+    "namespace_in_use": "The namespace cannot be deleted or changed as it is now.",
     "workflow_not_found": "There is no such workflow or run.",
     "task_not_found": "There is no such task.",
     "route_not_found": "There is no such address.",

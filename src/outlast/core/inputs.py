@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
+from outlast.core.admin import AdminRequest, Housekeeping
 from outlast.core.commands import Command
 from outlast.core.events import Headers
 from outlast.core.failure import Failure
@@ -355,7 +356,9 @@ Request = (
     | StopWorker
     | QueryWorkflow
     | AnswerQueries
+    | AdminRequest
 )
+Asked = Request | Housekeeping  # what a shard takes: requests, and what the engine itself asks of it
 
 
 # --- tokens --------------------------------------------------------------------------------------------------------

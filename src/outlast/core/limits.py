@@ -5,6 +5,8 @@ from typing import Final
 from outlast.core.units import DAY, HOUR, MINUTE, SECOND, Nanos
 
 # What users send.
+NAMESPACE_NAME_MAX: Final = 63  # it stands in addresses and labels
+DESCRIPTION_BYTES_MAX: Final = 1_000
 PAYLOAD_INLINE_BYTES_MAX: Final = 256 * 1024  # above it data goes to the blob store: rows stay small
 PAYLOAD_BYTES_MAX: Final = 2 * 1024 * 1024  # one payload; what is larger belongs in storage of the user's own
 REQUEST_BYTES_MAX: Final = 4 * 1024 * 1024  # one HTTP body
@@ -19,6 +21,12 @@ POLL_PAIRS_MAX: Final = 10_000  # queues times types of one poll
 TAGS_MAX: Final = 64  # of one run or task
 LABEL_BYTES_MAX: Final = 1000  # text of a search attribute that can be found by
 LABEL_VALUES_MAX: Final = 100  # values of one search attribute that is a list
+WORKERS_SHOWN_MAX: Final = 1_000
+QUEUES_SHOWN_MAX: Final = 1_000
+QUEUE_COUNT_MAX: Final = 10_000  # ready tasks of a queue that are counted one by one
+QUEUE_HEAD_ROWS: Final = 1_000  # of one type, among which the oldest is looked for
+SWEEP_RUNS: Final = 50  # closed runs forgotten by one request
+SWEEP_TASKS: Final = 500  # closed tasks forgotten by one request
 QUERY_BYTES_MAX: Final = 4096  # text of a filter
 QUERY_DEPTH_MAX: Final = 16  # brackets and nots of a filter, one in another
 QUERY_TERMS_MAX: Final = 64  # comparisons of a filter
@@ -34,7 +42,7 @@ RETRY_FACTOR_MAX: Final = 1000  # a pause that grows faster is at its longest af
 GOOD_NAMES_MAX: Final = 4_096  # types and queues that were looked at and need not be again: they come with every item
 SPAN_MAX: Final = Nanos(100 * 365 * DAY)  # a sleep longer than this is a mistake
 
-NAMESPACES_MAX: Final = 1_000  # of an engine that takes any; a server's are listed in its settings
+NAMESPACES_MAX: Final = 1_000  # of an engine: each is looked through by every sweep
 
 # One run.
 HISTORY_EVENTS_WARN: Final = 10_240  # from here its description warns

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
+from outlast.core.admin import AdminReply
 from outlast.core.events import Headers, Timed
 from outlast.core.failure import Failure
 from outlast.core.inputs import QueryToken, TaskToken, WorkflowToken
@@ -335,4 +336,5 @@ Reply = (
     | WorkflowTasksReply
     | QueryAnswered
     | Refused
+    | AdminReply
 )

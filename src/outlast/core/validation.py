@@ -10,6 +10,13 @@ from typing import Final, assert_never, cast
 import msgspec
 
 from outlast.core import limits
+from outlast.core.admin import (
+    CreateNamespace,
+    DeleteNamespace,
+    DescribeWorkers,
+    NamespaceSettings,
+    UpdateNamespace,
+)
 from outlast.core.carriers import payloads_in, place_of
 from outlast.core.errors import Invalid, TooLarge
 from outlast.core.events import Headers
@@ -39,6 +46,8 @@ from outlast.core.inputs import (
 )
 from outlast.core.retry import RetryPolicy
 
+NAMESPACE_LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.")
+STARTS_MAX: Final = 1_000_000  # of a namespace in a second
 DOTS: Final = frozenset({".", ".."})  # parts of an address that mean another place
 SHORT: Final = limits.KEY_BYTES_MAX // 4  # characters that are not too many bytes in any script
 
@@ -140,6 +149,8 @@ def validate(request: Request) -> None:
             _text("reason", request.reason)
         case DescribeTask():
             _key("task_id", request.task_id, needed=True)
+        case CreateNamespace() | UpdateNamespace() | DeleteNamespace() | DescribeWorkers():
+            _validate_admin(request)
         case _:
             _validate_of_worker(request)
 
@@ -187,6 +198,53 @@ def _validate_of_worker(
             pass
         case _:
             assert_never(request)
+
+
+def _validate_admin(request: CreateNamespace | UpdateNamespace | DeleteNamespace | DescribeWorkers) -> None:
+    if isinstance(request, DescribeWorkers):
+        if request.queue:
+            _name("queue", request.queue)
+        return
+    _key("request_id", request.request_id, needed=True)
+    match request:
+        case CreateNamespace():
+            _namespace_name(request.name)
+            _namespace_settings(request.settings)
+        case UpdateNamespace():
+            _namespace_settings(request.settings)
+        case DeleteNamespace():
+            if request.confirm != request.name:
+                raise Invalid(
+                    "invalid_request",
+                    f'The namespace "{request.name}" is to be deleted, and confirm says "{request.confirm}".',
+                    remedy="Repeat the name of the namespace in confirm.",
+                )
+        case _:
+            assert_never(request)
+
+
+def _namespace_name(name: str) -> None:
+    ends = name[:1] + name[-1:]
+    good = name and set(name) <= NAMESPACE_LETTERS and ends.strip("-_.") == ends
+    if not good or len(name) > limits.NAMESPACE_NAME_MAX:
+        raise Invalid(
+            "invalid_request",
+            f"{name!r} is no name for a namespace.",
+            remedy=f"Give up to {limits.NAMESPACE_NAME_MAX} small letters and digits; - _ . may stand between them.",
+        )
+
+
+def _namespace_settings(settings: NamespaceSettings) -> None:
+    _bounded("settings.description", settings.description, limits.DESCRIPTION_BYTES_MAX)
+    _span("settings.retention", settings.retention)
+    _count("settings.payload_bytes_max", settings.payload_bytes_max, 0, limits.PAYLOAD_BYTES_MAX)
+    _count("settings.starts_burst", settings.starts_burst, 0, STARTS_MAX)
+    if not math.isfinite(settings.starts_per_second) or not 0 <= settings.starts_per_second <= STARTS_MAX:
+        raise Invalid(
+            "invalid_request",
+            f"settings.starts_per_second is {settings.starts_per_second}.",
+            remedy=f"Give a number from 0, for no limit, to {STARTS_MAX:,}.",
+        )
 
 
 def _start(request: StartWorkflow) -> None:

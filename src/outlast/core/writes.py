@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
+from outlast.core.admin import NamespaceInfo
 from outlast.core.events import Headers
 from outlast.core.failure import Failure
 from outlast.core.payload import Payload, Payloads
@@ -359,6 +360,11 @@ class Batch:
     lease_until: int = 0  # > 0: renew the shard's lease to this instant
     bytes: int = 0
     labels: dict[str, LabelsRow] = field(default_factory=dict[str, LabelsRow])  # by the id of the run or task
+    # None: the namespace's row goes
+    namespaces: dict[str, NamespaceInfo | None] = field(default_factory=dict[str, NamespaceInfo | None])
+    # what goes with all that belongs to it, before anything is added
+    forgotten_runs: dict[str, None] = field(default_factory=dict[str, None])
+    forgotten_tasks: dict[str, None] = field(default_factory=dict[str, None])
 
     def rows(self) -> int:
         """Return how many rows the batch writes or deletes."""
@@ -366,7 +372,7 @@ class Batch:
             len(self.runs) + len(self.run_moves) + len(self.history) + len(self.parked) + len(self.unparked)
             + len(self.tasks) + len(self.task_moves) + len(self.attempts) + len(self.timers)
             + len(self.dropped_timers) + len(self.dedup) + len(self.counters) + len(self.outbox) + len(self.received)
-            + len(self.labels)
+            + len(self.labels) + len(self.namespaces) + len(self.forgotten_runs) + len(self.forgotten_tasks)
         )  # fmt: skip
 
 
@@ -446,3 +452,4 @@ class Claim:
     last_at: int  # instant of the last commit: event times never go back behind it
     counters: dict[tuple[str, str], int]
     received: dict[tuple[int, int], int]
+    namespaces: dict[str, NamespaceInfo] = field(default_factory=dict[str, NamespaceInfo])

@@ -9,8 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from outlast.core import limits
-from outlast.core.errors import NotFound, Refusal
-from outlast.core.inputs import CompleteTasks, EnqueueTasks, Poll, Request, StartWorkflows
+from outlast.core.admin import DeleteNamespace, NamespaceInfo, NamespaceState, UpdateNamespace
+from outlast.core.errors import Refusal
+from outlast.core.inputs import Asked, CompleteTasks, EnqueueTasks, Poll, Request, StartWorkflows
 from outlast.core.replies import (
     QueryAnswered,
     Refused,
@@ -25,10 +26,12 @@ from outlast.core.shard.config import ShardConfig
 from outlast.core.validation import faults_of, measure, require_small_payloads, validate
 from outlast.engine.batches import part_of
 from outlast.engine.blobs import fetched, has_big, has_blobs, put_away
+from outlast.engine.namespaces import Namespaces
 from outlast.engine.ports import Clock, Entropy, NobodyWatches, Observer
 from outlast.engine.reading import Reader
 from outlast.engine.shard.mailbox import Letter
 from outlast.engine.shard.shell import Shell, inline
+from outlast.engine.sweeping import Sweeper
 from outlast.engine.ticket import FutureTicket, Ticket
 from outlast.protocol.errors import refused
 from outlast.protocol.interpreter import Tuned
@@ -76,8 +79,7 @@ class Engine:
         self._blobs = blobs
         # Most stores never see a payload that big: then nothing is looked through for references.
         self._blobs_used = not blobs.unused
-        self._namespaces = set(namespaces)
-        self._any_namespace = any_namespace
+        self.namespaces = Namespaces(frozenset(namespaces), any_name=any_namespace)
         self._config = config or ShardConfig()
         self._shell = Shell(
             store,
@@ -88,6 +90,7 @@ class Engine:
             release=self._release,
             reopened=self._reopened,
         )
+        self._sweeper = Sweeper(store, self.namespaces, clock, self._ask)
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.stopped = False
@@ -102,6 +105,7 @@ class Engine:
         await self._store.open()
         try:
             await self._shell.start()
+            self.namespaces.read(await self._store.read_namespaces())
         except BaseException:
             self._loop = None
             await self._store.close()
@@ -109,6 +113,7 @@ class Engine:
         Tuned.begin()
         self._spawn(self._forget_old(), "forget-dedup")
         self._spawn(self._sweep_blobs(), "sweep-blobs")
+        self._spawn(self._sweeper.run(), "sweep")
 
     async def stop(self) -> None:
         """Take nothing new, commit what is gathered, answer everyone, give the shard back, close the store."""
@@ -144,14 +149,7 @@ class Engine:
 
     def knows(self, namespace: str) -> bool:
         """Say whether there is such a namespace."""
-        if namespace in self._namespaces:
-            return True
-        if not self._any_namespace or len(self._namespaces) >= limits.NAMESPACES_MAX:
-            return False
-        if not namespace.isprintable() or not 0 < len(namespace.encode(errors="replace")) <= limits.NAME_BYTES_MAX:
-            return False
-        self._namespaces.add(namespace)
-        return True
+        return self.namespaces.knows(namespace)
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -181,14 +179,13 @@ class Engine:
     def post(self, ticket: Ticket, request: Request, *, namespace: str, principal: str) -> None:
         """Take ``request`` in; ``ticket`` is settled with the reply, at once when it is refused at the door."""
         try:
-            if not self.knows(namespace):
-                raise NotFound(
-                    "namespace_not_found",
-                    f'There is no namespace "{namespace}".',
-                    remedy=f"Use one of: {', '.join(sorted(self._namespaces))}.",
-                )
+            if not self.namespaces.knows(namespace):
+                raise self.namespaces.missing(namespace)
             size = measure(request)
             validate(request)
+            if isinstance(request, UpdateNamespace | DeleteNamespace):
+                self.namespaces.find(request.name)
+            self.namespaces.admit(namespace, request, size=size, now=self.clock.now())
             if isinstance(request, StartWorkflows | EnqueueTasks):
                 faults = faults_of(request.items)
                 ticket, left = part_of(ticket, request, {n: refused(fault) for n, fault in faults.items()})
@@ -206,6 +203,12 @@ class Engine:
             ticket.settle(Refused(code="internal", fact="The request met a fault of ours.", remedy="See the log."))
             return
         self._put(ticket, request, namespace, principal, size)
+
+    async def _ask(self, request: Asked, namespace: str) -> Reply:
+        """Ask the shard for what the engine itself wants, also in a namespace that takes nothing from outside any more."""
+        ticket = FutureTicket(self.loop.create_future(), request, namespace)
+        refusal = self._shell.put(ticket, request, namespace=namespace, principal="engine")
+        return await ticket.future if refusal is None else refusal
 
     def forget(self, ticket: Ticket) -> None:
         """Drop a caller that has gone."""
@@ -256,6 +259,10 @@ class Engine:
             if self._blobs_used and has_blobs(reply):
                 self._spawn(self._fill(ticket, reply, letter), "payloads")
                 return
+        elif type(reply) is NamespaceInfo:
+            self.namespaces.note(reply)
+            if reply.state is NamespaceState.DELETING:
+                self._sweeper.call()
         self._settle(ticket, reply, letter)
 
     def _settle(self, ticket: Ticket, reply: Reply, letter: Letter | None) -> None:
@@ -294,6 +301,7 @@ class Engine:
             )
 
     def _reopened(self) -> None:
+        self._spawn(self._read_namespaces(), "namespaces")
         self.on_reopen()
 
     # --- odds ---------------------------------------------------------------------------------------------------------
@@ -328,6 +336,13 @@ class Engine:
         aged = await self._blobs.aged(now=now)
         named = await self._store.named_blobs(aged) if aged else set[str]()
         return await self._blobs.sweep(named, now=now)
+
+    async def _read_namespaces(self) -> None:
+        """Read anew what there is, after the store was closed and opened again."""
+        try:
+            self.namespaces.read(await self._store.read_namespaces())
+        except StoreError:
+            LOG.exception("the namespaces could not be read; those known before are served")
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = self.loop.create_task(work, name=name)

@@ -10,13 +10,14 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from outlast.core.admin import NamespaceInfo
 from outlast.core.errors import Unavailable
 from outlast.core.inputs import Poll, Request
 from outlast.core.replies import Refused, Reply, Work
 from outlast.engine.frontend import Engine
 from outlast.protocol.again import PAUSE_FIRST, longer, send_again
 from outlast.protocol.errors import exception_of
-from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing
+from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, Queues
 from outlast.store.base import StoreError
 
 Result = TypeVar("Result")
@@ -295,6 +296,14 @@ class InProcessTransport:
                 now=self._engine.clock.now(),
             )
         )
+
+    async def list_queues(self, *, queue: str = "") -> Queues:
+        """Return the queues that have open work."""
+        return await self._read(self._engine.reader.list_queues(self.namespace, queue=queue))
+
+    async def list_namespaces(self) -> tuple[NamespaceInfo, ...]:
+        """Return every namespace by name."""
+        return self._engine.namespaces.all()
 
     async def close(self) -> None:
         """Let the engine run on; whoever started it stops it."""

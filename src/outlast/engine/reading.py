@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from outlast.core import codec
+from outlast.core.admin import NamespaceInfo
 from outlast.core.errors import Invalid, NotFound
 from outlast.core.events import Timed
 from outlast.core.replies import (
@@ -35,8 +36,9 @@ from outlast.engine.listing import (
     run_filter,
     task_filter,
 )
-from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing
-from outlast.store.base import BlobStore, Found, RunFilter, Tally, TaskFilter
+from outlast.engine.queues import queues_of
+from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, Queues
+from outlast.store.base import BlobStore, Found, RunFilter, Tally, TaskFilter, Turns, Waiting
 
 PAGE_EVENTS: Final = 1_000
 PAGE_BYTES: Final = 1024 * 1024
@@ -61,6 +63,12 @@ class Reads(Protocol):
     async def count_tasks(self, filter: TaskFilter) -> Tally: ...
 
     async def read_counters(self, namespace: str) -> dict[str, int]: ...
+
+    async def read_waiting(self, namespace: str, queue: str) -> list[Waiting]: ...
+
+    async def read_turns(self) -> list[Turns]: ...
+
+    async def read_namespaces(self) -> dict[str, NamespaceInfo]: ...
 
 
 @dataclass(slots=True, frozen=True)
@@ -218,6 +226,14 @@ class Reader:
             where=where,
         )
         return await count_of(self.store.count_tasks, wanted)
+
+    async def list_queues(self, namespace: str, *, queue: str = "") -> Queues:
+        """Return how full the queues of a namespace are; only ``queue`` if it is given, then also when it is empty."""
+        return await queues_of(self.store, namespace, queue)
+
+    async def read_namespaces(self) -> dict[str, NamespaceInfo]:
+        """Return the namespaces that have a row, by name; those that only the engine's settings name have none."""
+        return await self.store.read_namespaces()
 
     async def describe_workflow(self, namespace: str, workflow_id: str, run_id: str = "") -> WorkflowInfo:
         """Return what the rows say of a run; who polls for it is not known here."""

@@ -345,6 +345,8 @@ WIRE: Final = (
     _wire("GET", "worker/runs", Right.READ, worker.runs, "List runs."),
     _wire("GET", "worker/runs/count", Right.READ, worker.count_runs, "Count runs."),
     _wire("GET", "worker/tasks/count", Right.READ, worker.count_tasks, "Count tasks."),
+    _wire("GET", "worker/queues", Right.READ, worker.queues, "List the queues that have open work."),
+    _wire("GET", "worker/namespaces", Right.READ, worker.namespaces, "List the namespaces."),
     _wire("GET", "worker/tasks", Right.READ, worker.tasks, "List tasks."),
 )
 

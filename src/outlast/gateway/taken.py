@@ -253,3 +253,11 @@ def wait_of(text: str) -> float:
             parameter="wait",
         )
     return nanoseconds / SECOND
+
+
+class WireQueues(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    queue: str = ""
+
+
+class WireNothing(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """No fields at all."""

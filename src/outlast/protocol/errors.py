@@ -32,6 +32,8 @@ KINDS: Final[dict[str, Kind]] = {
     "unsupported_encoding": Kind(415, errors.Invalid, "Send JSON, not compressed, and say so in Content-Type."),
     "namespace_not_found": Kind(404, errors.NotFound, "Look at the address: /api/v1/namespaces lists what there is."),
     "wrong_namespace": Kind(403, errors.Denied, "Ask in the namespace that the thing is in."),
+    "namespace_exists": Kind(409, errors.Conflict, "Choose another name."),
+    "namespace_in_use": Kind(409, errors.Conflict, "End what is open in it, or delete it with force."),
     "workflow_not_found": Kind(404, errors.NotFound, "List what there is with GET /api/v1/workflows."),
     "task_not_found": Kind(404, errors.NotFound, "Look at the id: tasks are found by id, not by key."),
     "route_not_found": Kind(404, errors.NotFound, "Look at the address: /api/openapi.json lists all of them."),

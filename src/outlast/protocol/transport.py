@@ -4,6 +4,7 @@ from typing import Protocol
 
 import msgspec
 
+from outlast.core.admin import NamespaceInfo
 from outlast.core.events import Timed
 from outlast.core.inputs import Request
 from outlast.core.replies import Reply, TaskInfo, WorkflowInfo
@@ -50,6 +51,41 @@ class Count(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
     count: int
     approximate: bool = False
+
+
+class QueueType(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """Tasks of one type that may be leased now. ``more``: at least so many. ``oldest_at``: since when the oldest waits."""
+
+    type: str
+    ready: int
+    oldest_at: int = 0
+    more: bool = False
+
+
+class QueueInfo(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """How much waits in a queue and runs from it. ``delayed``: for its time or for a retry; ``turns``: of workflows.
+
+    ``oldest_at``: since when the oldest ready task or turn waits, 0 for none; in a long queue, the oldest at its head.
+    ``approximate``: there are more ready tasks than are counted one by one, so that ready and delayed are not told apart.
+    """
+
+    queue: str
+    ready: int = 0
+    delayed: int = 0
+    leased: int = 0
+    held: int = 0
+    uncertain: int = 0
+    turns: int = 0
+    oldest_at: int = 0
+    types: tuple[QueueType, ...] = ()
+    approximate: bool = False
+
+
+class Queues(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """Queues with open work, by name. ``more``: there are others."""
+
+    items: tuple[QueueInfo, ...] = ()
+    more: bool = False
 
 
 class Transport(Protocol):
@@ -99,5 +135,13 @@ class Transport(Protocol):
     async def count_tasks(
         self, *, type: str = "", state: str = "", queue: str = "", run_id: str = "", query: str = ""
     ) -> Count: ...
+
+    async def list_queues(self, *, queue: str = "") -> Queues:
+        """Return the queues that have open work; only ``queue`` if it is given."""
+        ...
+
+    async def list_namespaces(self) -> tuple[NamespaceInfo, ...]:
+        """Return every namespace by name. Change them by ``call``: CreateNamespace, UpdateNamespace, DeleteNamespace."""
+        ...
 
     async def close(self) -> None: ...

@@ -5,9 +5,10 @@ from typing import Final
 
 import msgspec
 
+from outlast.core.admin import NamespaceInfo
 from outlast.core.inputs import Request
 from outlast.core.replies import Reply
-from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing
+from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, Queues
 
 MSGPACK: Final = "application/msgpack"
 JSON: Final = "application/json"
@@ -32,6 +33,8 @@ _frame: Final[msgspec.msgpack.Decoder[Frame]] = msgspec.msgpack.Decoder(Frame)
 _history: Final = msgspec.msgpack.Decoder(HistoryPage)
 _attempts: Final = msgspec.msgpack.Decoder(Attempts)
 _listing: Final = msgspec.msgpack.Decoder(Listing)
+_queues: Final = msgspec.msgpack.Decoder(Queues)
+_namespaces: Final = msgspec.msgpack.Decoder(tuple[NamespaceInfo, ...])
 _count: Final = msgspec.msgpack.Decoder(Count)
 _json_request: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)
 _json_requests: Final[msgspec.json.Decoder[Requests]] = msgspec.json.Decoder(Requests)
@@ -100,3 +103,13 @@ def decode_listing(body: bytes) -> Listing:
 def decode_count(body: bytes) -> Count:
     """Return the count in ``body``. Raises msgspec.MsgspecError."""
     return _count.decode(body)
+
+
+def decode_queues(body: bytes) -> Queues:
+    """Return the queues in ``body``. Raises msgspec.MsgspecError."""
+    return _queues.decode(body)
+
+
+def decode_namespaces(body: bytes) -> tuple[NamespaceInfo, ...]:
+    """Return the namespaces in ``body``. Raises msgspec.MsgspecError."""
+    return _namespaces.decode(body)

@@ -13,15 +13,24 @@ from urllib.parse import quote
 import msgspec
 
 from outlast.core import limits
+from outlast.core.admin import NamespaceInfo
 from outlast.core.errors import Invalid, Refusal, Unavailable
 from outlast.core.inputs import Poll, Request
 from outlast.core.replies import Refused, Reply
 from outlast.protocol.again import PAUSE_FIRST, longer, send_again
 from outlast.protocol.errors import exception_of
 from outlast.protocol.halves import halves_of, joined
-from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing
+from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, Queues
 from outlast.protocol.version import HEADER, PROTOCOL
-from outlast.protocol.wire import MSGPACK, decode_attempts, decode_count, decode_history, decode_listing
+from outlast.protocol.wire import (
+    MSGPACK,
+    decode_attempts,
+    decode_count,
+    decode_history,
+    decode_listing,
+    decode_namespaces,
+    decode_queues,
+)
 from outlast.sdk.line import ANSWER_TIMEOUT, Line, Lost, body_of
 
 LOGGER: Final = logging.getLogger("outlast.worker")
@@ -143,6 +152,14 @@ class HttpTransport:
         """Return how many tasks match."""
         fields = {"type": type, "state": state, "queue": queue, "run_id": run_id, "query": query}
         return await self._read("worker/tasks/count", fields, decode_count)
+
+    async def list_queues(self, *, queue: str = "") -> Queues:
+        """Return the queues that have open work."""
+        return await self._read("worker/queues", {"queue": queue}, decode_queues)
+
+    async def list_namespaces(self) -> tuple[NamespaceInfo, ...]:
+        """Return every namespace by name."""
+        return await self._read("worker/namespaces", {}, decode_namespaces)
 
     async def close(self) -> None:
         """Close this loop's connections; those of other loops close with them."""

@@ -7,10 +7,11 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
+from outlast.core.admin import NamespaceInfo
 from outlast.core.errors import Unavailable
 from outlast.core.inputs import Request
 from outlast.core.replies import Reply
-from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, Transport
+from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, Queues, Transport
 from outlast.sdk.http import HttpTransport
 from outlast.store.base import StoreError
 
@@ -120,6 +121,14 @@ class FollowingTransport:
         return await self._read(
             lambda way: way.count_tasks(type=type, state=state, queue=queue, run_id=run_id, query=query)
         )
+
+    async def list_queues(self, *, queue: str = "") -> Queues:
+        """Return the queues that have open work."""
+        return await self._read(lambda way: way.list_queues(queue=queue))
+
+    async def list_namespaces(self) -> tuple[NamespaceInfo, ...]:
+        """Return every namespace by name."""
+        return await self._read(lambda way: way.list_namespaces())
 
     async def close(self) -> None:
         """Close this loop's connections, and follow no more."""

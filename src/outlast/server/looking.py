@@ -6,9 +6,10 @@ from typing import Final, TypeVar, cast
 
 import apsw
 
+from outlast.core.admin import NamespaceInfo
 from outlast.core.errors import NotFound
 from outlast.core.writes import AttemptRow, HistoryRow, Load, Page, RunRow, TaskRow
-from outlast.store.base import Found, RunFilter, StoreError, Tally, TaskFilter
+from outlast.store.base import Found, RunFilter, StoreError, Tally, TaskFilter, Turns, Waiting
 from outlast.store.migrate import migrations_in
 from outlast.store.sqlite import listing, opening, reading
 from outlast.store.sqlite.connection import Connection
@@ -84,6 +85,18 @@ class ReadOnlyStore:
     async def count_tasks(self, filter: TaskFilter) -> Tally:
         """Return how many tasks match."""
         return self._read(lambda connection: listing.count_tasks(connection, filter))
+
+    async def read_waiting(self, namespace: str, queue: str) -> list[Waiting]:
+        """Return what waits in a queue, by type."""
+        return self._read(lambda connection: reading.read_waiting(connection, namespace, queue))
+
+    async def read_turns(self) -> list[Turns]:
+        """Return which queues' runs need a workflow task."""
+        return self._read(reading.read_turns)
+
+    async def read_namespaces(self) -> dict[str, NamespaceInfo]:
+        """Return the namespaces by name."""
+        return self._read(reading.read_namespaces)
 
     async def read_counters(self, namespace: str) -> dict[str, int]:
         """Return the counters of a namespace."""

@@ -70,6 +70,9 @@ def copied(batch: Batch) -> Batch:
         lease_until=batch.lease_until,
         bytes=batch.bytes,
         labels=dict(batch.labels),
+        namespaces=dict(batch.namespaces),
+        forgotten_runs=dict(batch.forgotten_runs),
+        forgotten_tasks=dict(batch.forgotten_tasks),
     )
 
 

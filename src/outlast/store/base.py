@@ -9,6 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from outlast.core.admin import NamespaceInfo
 from outlast.core.units import Fence
 from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, HistoryRow, Load, Page, RunRow, TaskRow
 from outlast.query.predicate import Predicate
@@ -36,6 +37,27 @@ class Found(Generic[Row_co]):
 
     rows: Sequence[Row_co]
     next: Place | None
+
+
+@dataclass(slots=True, frozen=True)
+class Waiting:
+    """Tasks of one type that may be leased now: how many, up to a bound, and since when the oldest that was looked at waits."""
+
+    type: str
+    ready: int
+    since: int
+    more: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class Turns:
+    """Runs of one queue and type that need a workflow task, among the first that were looked at."""
+
+    namespace: str
+    queue: str
+    type: str
+    ready: int
+    since: int
 
 
 @dataclass(slots=True, frozen=True)
@@ -139,6 +161,18 @@ class Store(Protocol):
         ...
 
     async def count_tasks(self, filter: TaskFilter) -> Tally: ...
+
+    async def read_waiting(self, namespace: str, queue: str) -> list[Waiting]:
+        """Return what waits in a queue, by type: counted to QUEUE_COUNT_MAX each, the oldest of the first QUEUE_HEAD_ROWS."""
+        ...
+
+    async def read_turns(self) -> list[Turns]:
+        """Return the first QUEUE_COUNT_MAX runs that need a workflow task, counted by queue and type."""
+        ...
+
+    async def read_namespaces(self) -> dict[str, NamespaceInfo]:
+        """Return the committed namespaces by name."""
+        ...
 
     async def read_counters(self, namespace: str) -> dict[str, int]:
         """Return the committed counters of a namespace by name."""

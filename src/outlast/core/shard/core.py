@@ -9,8 +9,17 @@ from typing import assert_never
 
 from outlast.core import inputs as i
 from outlast.core import replies
+from outlast.core.admin import (
+    CreateNamespace,
+    DeleteNamespace,
+    DescribeWorkers,
+    DropNamespace,
+    Forget,
+    UpdateNamespace,
+)
 from outlast.core.errors import InvariantBroken, Refusal, Unavailable
 from outlast.core.shard import (
+    admin,
     attempts,
     due,
     enqueue,
@@ -68,6 +77,7 @@ class ShardCore:
             serve_until=lease_until - config.shard_margin if config.shard_lease else FOREVER,
             counters=dict(claim.counters),
             freshest=freshness.mark_of(claim.counters),
+            namespaces=dict(claim.namespaces),
             renew_at=now + config.shard_renew,
         )
         for namespace, name in claim.counters:
@@ -97,7 +107,7 @@ class ShardCore:
     # --- in ----------------------------------------------------------------------------------------------------------
 
     def handle(
-        self, ticket: object, request: i.Request, *, namespace: str, principal: str, now: int, size: int = 0
+        self, ticket: object, request: i.Asked, *, namespace: str, principal: str, now: int, size: int = 0
     ) -> None:
         """Take a request; exactly one Answer with ``ticket`` comes out, then or later, unless ``forget`` is called.
 
@@ -327,6 +337,15 @@ class ShardCore:
                 shard.answer(ticket, tasks.cancel(shard, request, namespace=namespace))
             case i.DescribeTask() as request:
                 tasks.describe(shard, request, namespace=namespace, ticket=ticket)
+            case (
+                CreateNamespace()
+                | UpdateNamespace()
+                | DeleteNamespace()
+                | DropNamespace()
+                | Forget()
+                | DescribeWorkers()
+            ) as request:
+                shard.answer(ticket, admin.administer(shard, request, namespace=namespace))
             case TimerDue() | LeaseEnded() | RunOverLimit() as found:
                 self._apply_internal(found)
             case _ as request:

@@ -27,6 +27,7 @@ def _forget_run(shard: Shard, run_id: str, before: int, namespace: str) -> bool:
     key = (namespace, "", run.status)
     shard.gather.moved[key] = shard.gather.moved.get(key, 0) - 1
     shard.gather.forgotten_runs[run_id] = None
+    shard.forgotten[run_id] = shard.gather.number
     return True
 
 
@@ -40,4 +41,5 @@ def _forget_task(shard: Shard, task_id: str, before: int, namespace: str) -> boo
     key = (namespace, task.queue, task.state)
     shard.gather.moved[key] = shard.gather.moved.get(key, 0) - 1
     shard.gather.forgotten_tasks[task_id] = None
+    shard.forgotten[task_id] = shard.gather.number
     return True

@@ -6,6 +6,7 @@ Entities are noted as touched and written out once, when the batch is taken, how
 from dataclasses import dataclass, field
 
 from outlast.core import codec
+from outlast.core.admin import NamespaceInfo
 from outlast.core.labels import labels_of
 from outlast.core.replies import RunStatus, TaskState
 from outlast.core.run import Run
@@ -47,6 +48,9 @@ class Gather:
     moved: dict[tuple[str, str, TaskState | RunStatus], int] = field(
         default_factory=dict[tuple[str, str, TaskState | RunStatus], int]
     )  # by how much counters move with this batch
+    namespaces: dict[str, NamespaceInfo | None] = field(default_factory=dict[str, NamespaceInfo | None])
+    forgotten_runs: dict[str, None] = field(default_factory=dict[str, None])
+    forgotten_tasks: dict[str, None] = field(default_factory=dict[str, None])
     renew: bool = False
     opened: int = 0  # runs made in this batch: orders them
     parked: int = 0  # events that were parked
@@ -62,6 +66,9 @@ class Gather:
             or self.dropped_timers
             or self.dedup
             or self.counters
+            or self.namespaces
+            or self.forgotten_runs
+            or self.forgotten_tasks
             or self.renew
         )
 
@@ -70,6 +77,7 @@ class Gather:
         return (
             2 * len(self.runs) + self.parked + len(self.unparked) + len(self.tasks) + len(self.attempts)
             + len(self.timers) + len(self.dropped_timers) + len(self.dedup) + len(self.moved) + len(self.counters)
+            + 4 * len(self.forgotten_runs) + 3 * len(self.forgotten_tasks)
         )  # fmt: skip
 
     def touch_run(self, run: Run) -> None:
@@ -122,6 +130,9 @@ class Gather:
         batch.dropped_timers = self.dropped_timers
         batch.dedup = self.dedup
         batch.counters = self.counters
+        batch.namespaces = self.namespaces
+        batch.forgotten_runs = self.forgotten_runs
+        batch.forgotten_tasks = self.forgotten_tasks
         batch.bytes = self.bytes
         self._begin_next()
         return batch
@@ -160,6 +171,9 @@ class Gather:
         self.dedup = {}
         self.counters = {}
         self.moved = {}
+        self.namespaces = {}
+        self.forgotten_runs = {}
+        self.forgotten_tasks = {}
         self.renew = False
         self.opened = 0
         self.parked = 0

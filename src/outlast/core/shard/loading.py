@@ -153,7 +153,8 @@ def take_in(shard: Shard, loading: Loading, load_id: int, page: Page) -> None:
     match asked.load:
         case LoadKeys():
             for row in page.tasks:
-                adopt(shard, task_of(row))
+                if row.task_id not in shard.forgotten:
+                    adopt(shard, task_of(row))
             for known in page.dedup:
                 shard.dedup.setdefault((known.namespace, known.scope, known.key), (known, 0))
             _release(shard, loading, asked.keys)
@@ -198,9 +199,9 @@ def _adopt_runs(
     for row in rows:
         name = (row.namespace, row.workflow_id)
         best = latest_read.get(name)
-        if name in latest_of and (best is None or best.opened_no < row.opened_no):
+        if name in latest_of and row.run_id not in shard.forgotten and (best is None or best.opened_no < row.opened_no):
             latest_read[name] = row
-        if row.run_id in shard.runs:
+        if row.run_id in shard.runs or row.run_id in shard.forgotten:
             continue
         run = shard.runs[row.run_id] = run_of(row, parked.get(row.run_id, []))
         shard.away.pop(row.run_id, None)
@@ -264,6 +265,8 @@ def evict(shard: Shard, loading: Loading) -> None:
         if shard.dedup[key][1] > floor:
             break
         del shard.dedup[key]
+    while shard.forgotten and next(iter(shard.forgotten.values())) <= floor:
+        shard.forgotten.popitem(last=False)
     while len(shard.absent) > shard.config.dedup_cached_max:
         shard.absent.popitem(last=False)
 

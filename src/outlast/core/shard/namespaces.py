@@ -148,7 +148,7 @@ def _changeable(shard: Shard, name: str, request_id: str, version: int) -> Names
         raise Conflict("namespace_in_use", f'The namespace "{name}" is being deleted.', remedy="Wait until it is gone.")
     if version not in {-1, known.version}:
         raise Conflict(
-            "version_mismatch",
+            "precondition_failed",
             f'The namespace "{name}" has version {known.version}; the change is for version {version}.',
             remedy="Read it again, and change what it is now.",
         )

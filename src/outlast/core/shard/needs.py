@@ -9,6 +9,14 @@ from typing import Any, Final
 from outlast.core import commands as c
 from outlast.core import inputs as i
 from outlast.core import limits
+from outlast.core.admin import (
+    CreateNamespace,
+    DeleteNamespace,
+    DescribeWorkers,
+    DropNamespace,
+    Forget,
+    UpdateNamespace,
+)
 from outlast.core.machines.turn import detached_id
 from outlast.core.run import Run
 from outlast.core.shard import dedup
@@ -133,6 +141,10 @@ def of(shard: Shard, admitted: Admitted) -> list[Key]:
         case i.CompleteWorkflowTasks() as request:
             return _of_turns(shard, request)
         case i.Poll() | i.StopWorker() | i.AnswerQueries():
+            return []
+        case Forget() as found:
+            return [*(("run", id_) for id_ in found.runs), *(("task", id_) for id_ in found.tasks)]
+        case CreateNamespace() | UpdateNamespace() | DeleteNamespace() | DropNamespace() | DescribeWorkers():
             return []
         case LeaseEnded() as ended:
             return _task_and_run(shard, ended.task_id)

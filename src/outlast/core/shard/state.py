@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from outlast.core.admin import NamespaceInfo
 from outlast.core.errors import Busy
 from outlast.core.inputs import Poll, QueryWorkflow
 from outlast.core.replies import Reply, RunStatus, TaskState
@@ -66,6 +67,7 @@ class WorkerSeen:
     seen_at: int = 0
     suspect: str = ""  # the suspect task that this worker runs, or will run once it is idle
     stopped: bool = False
+    poll: Poll | None = None  # its last
 
 
 @dataclass(slots=True, eq=False)
@@ -121,6 +123,9 @@ class Shard:
     )  # with the number of the batch that writes it
     absent: OrderedDict[tuple[str, ...], None] = field(default_factory=OrderedDict[tuple[str, ...], None])
     counters: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    namespaces: dict[str, NamespaceInfo] = field(default_factory=dict[str, NamespaceInfo])
+    forgotten: OrderedDict[str, int] = field(default_factory=OrderedDict[str, int])
+    """Runs and tasks with the number of the batch that removes them: a page that was asked for before may still hold them."""
 
     ready: dict[TaskQueue, Window[str]] = field(default_factory=dict[TaskQueue, Window[str]])
     short: list[TaskQueue] = field(default_factory=list[TaskQueue])  # windows whose next page should be asked for

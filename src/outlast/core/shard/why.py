@@ -1,6 +1,9 @@
 """What a run or a task waits for, in one sentence, and what else is known of it."""
 
+import msgspec
+
 from outlast.core import limits
+from outlast.core.admin import DescribeWorkers, WorkerInfo, WorkersInfo
 from outlast.core.replies import PendingActivity, PendingTimer, TaskInfo, TaskState, WorkflowInfo
 from outlast.core.run import Run
 from outlast.core.shard.state import Shard
@@ -183,3 +186,30 @@ def _why_task(task: Task, *, polled: bool) -> str:
     if not polled:
         return f'a worker: none polls queue "{task.queue}" for "{task.type}"'
     return "a free slot at a worker"
+
+
+def describe_workers(shard: Shard, request: DescribeWorkers, *, namespace: str) -> WorkersInfo:
+    """Return who polls in ``namespace``, as far as this owner has heard."""
+    found: list[WorkerInfo] = []
+    for (of, worker), seen in reversed(shard.workers.items()):
+        poll = seen.poll
+        if of != namespace or (request.queue and (poll is None or request.queue not in poll.queues)):
+            continue
+        if len(found) == limits.WORKERS_SHOWN_MAX:
+            return WorkersInfo(items=tuple(found), more=True)
+        info = WorkerInfo(
+            worker=worker, leases=seen.leases, polls=seen.polls, seen_at=seen.seen_at, stopped=seen.stopped
+        )
+        if poll is not None:
+            info = msgspec.structs.replace(
+                info,
+                identity=poll.identity,
+                build=poll.build,
+                queues=poll.queues,
+                task_types=poll.task_types,
+                workflow_types=poll.workflow_types,
+                slots=poll.slots,
+                workflow_slots=poll.workflow_slots,
+            )
+        found.append(info)
+    return WorkersInfo(items=tuple(found))

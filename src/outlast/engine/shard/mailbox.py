@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from outlast.core import limits
 from outlast.core.inputs import (
     AnswerQueries,
+    Asked,
     AwaitTask,
     AwaitWorkflow,
     Begin,
@@ -15,7 +16,6 @@ from outlast.core.inputs import (
     DescribeWorkflow,
     EnqueueTasks,
     Heartbeat,
-    Request,
     ReturnTasks,
     StartWorkflows,
     StopWorker,
@@ -36,7 +36,7 @@ class Letter(NamedTuple):
     """One input on its way to the core."""
 
     ticket: Ticket
-    request: Request
+    request: Asked
     namespace: str
     principal: str
     weight: int
@@ -64,7 +64,7 @@ class Mailbox:
     def __len__(self) -> int:
         return len(self._letters)
 
-    def put(self, ticket: Ticket, request: Request, *, namespace: str, principal: str, size: int = 0) -> bool:
+    def put(self, ticket: Ticket, request: Asked, *, namespace: str, principal: str, size: int = 0) -> bool:
         """Keep a letter of ``size`` bytes. Returns False, keeping nothing, when its lane is full."""
         weight = weight_of(request)
         lane = type(request) in RESERVED
@@ -83,7 +83,7 @@ class Mailbox:
         return letter
 
 
-def weight_of(request: Request) -> int:
+def weight_of(request: Asked) -> int:
     """Return how many entities ``request`` is about: what it costs to handle."""
     if type(request) in ONLY_READS:
         return 1  # most are

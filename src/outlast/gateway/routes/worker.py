@@ -3,6 +3,7 @@
 import asyncio
 from typing import Final
 
+from outlast.core.admin import CreateNamespace, DeleteNamespace, DescribeWorkers, UpdateNamespace
 from outlast.core.carriers import payloads_in
 from outlast.core.errors import Invalid, TooLarge
 from outlast.core.inputs import (
@@ -24,12 +25,22 @@ from outlast.gateway.auth import EVERY, LOCAL
 from outlast.gateway.exchange import Answer, Exchange
 from outlast.gateway.problems import status_of
 from outlast.gateway.reading import UNREADABLE, malformed, read_query
-from outlast.gateway.taken import WireAttempts, WireHistory, WireRuns, WireRunsCount, WireTasks, WireTasksCount
+from outlast.gateway.taken import (
+    WireAttempts,
+    WireHistory,
+    WireNothing,
+    WireQueues,
+    WireRuns,
+    WireRunsCount,
+    WireTasks,
+    WireTasksCount,
+)
 from outlast.protocol.again import may_wait
 from outlast.protocol.wire import CALLS_MAX, JSON, MSGPACK, decode_request, decode_requests, encode
 
 _OF_WORKERS: Final = (Poll, Begin, Heartbeat, CompleteTasks, ReturnTasks, CompleteWorkflowTasks, StopWorker)
-_READS: Final = (DescribeWorkflow, DescribeTask, AwaitWorkflow, AwaitTask)
+_READS: Final = (DescribeWorkflow, DescribeTask, AwaitWorkflow, AwaitTask, DescribeWorkers)
+_OF_NAMESPACES: Final = (CreateNamespace, UpdateNamespace, DeleteNamespace)
 
 
 async def call(exchange: Exchange) -> Answer:
@@ -158,6 +169,19 @@ async def count_tasks(exchange: Exchange) -> Answer:
     return _read(exchange, count)
 
 
+async def queues(exchange: Exchange) -> Answer:
+    """The queues with open work."""
+    asked = read_query(exchange.query_string, WireQueues)
+    return _read(exchange, await exchange.engine.reader.list_queues(exchange.namespace, queue=asked.queue))
+
+
+async def namespaces(exchange: Exchange) -> Answer:
+    """The namespaces that the caller reaches."""
+    read_query(exchange.query_string, WireNothing)
+    there = exchange.engine.namespaces.all()
+    return _read(exchange, tuple(info for info in there if exchange.caller.reaches(info.name)))
+
+
 async def _admit(exchange: Exchange, request: Request) -> None:
     """Raise Denied for what the caller may not do, Invalid for a reference to stored data.
 
@@ -167,6 +191,8 @@ async def _admit(exchange: Exchange, request: Request) -> None:
     if caller is not LOCAL:
         if isinstance(request, _OF_WORKERS):
             caller.require("work", exchange.namespace)
+        elif isinstance(request, _OF_NAMESPACES):
+            caller.require("administer", "")
         else:
             caller.require("read" if isinstance(request, _READS) else "operate", exchange.namespace)
         if isinstance(request, Poll):

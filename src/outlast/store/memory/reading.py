@@ -4,11 +4,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from copy import copy
+from itertools import islice
 from typing import TypeVar
 
+from outlast.core import limits
 from outlast.core.writes import AttemptRow, HistoryRow, RunRow, TaskRow
 from outlast.query.evaluate import matches
-from outlast.store.base import Found, Place, RunFilter, Tally, TaskFilter
+from outlast.store.base import Found, Place, RunFilter, Tally, TaskFilter, Turns, Waiting
 from outlast.store.memory.keys import SortedKeys
 from outlast.store.memory.tables import Tables
 from outlast.store.references import digests_in
@@ -73,6 +75,28 @@ def count_tasks(tables: Tables, wanted: TaskFilter) -> Tally:
     """Return how many tasks match."""
     walk = _Walk(tables.tasks_by_enqueue.get(wanted.namespace), wanted.before, wanted.scan)
     return Tally(sum(_task(tables, wanted, task_id) is not None for task_id in walk), walk.next)
+
+
+def read_waiting(tables: Tables, namespace: str, queue: str) -> list[Waiting]:
+    """Return what waits in a queue, by type."""
+    found: list[Waiting] = []
+    for (of, of_queue, type_), keys in sorted(tables.ready_tasks.items(), key=lambda item: item[0]):
+        if (of, of_queue) != (namespace, queue) or not keys:
+            continue
+        head = [tables.tasks[task_id] for _, task_id in islice(keys, limits.QUEUE_HEAD_ROWS)]
+        since = min(max(row.enqueued_at, row.run_at) for row in head)
+        more = len(keys) > limits.QUEUE_COUNT_MAX
+        found.append(Waiting(type_, min(len(keys), limits.QUEUE_COUNT_MAX), since, more))
+    return found[: limits.QUEUES_SHOWN_MAX]
+
+
+def read_turns(tables: Tables) -> list[Turns]:
+    """Return which queues' runs need a workflow task."""
+    found: dict[tuple[str, str, str], list[int]] = {}
+    for ready_at, run_id in islice(tables.ready_runs, limits.QUEUE_COUNT_MAX):
+        row = tables.runs[run_id]
+        found.setdefault((row.namespace, row.queue, row.type), []).append(ready_at)
+    return [Turns(*key, len(found[key]), min(found[key])) for key in sorted(found)]
 
 
 class _Walk:

@@ -4,10 +4,11 @@ import logging
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from outlast.core.admin import NamespaceInfo
 from outlast.core.errors import InvariantBroken
 from outlast.core.units import Fence
 from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, HistoryRow, Load, Page, RunRow, TaskRow
-from outlast.store.base import Found, RunFilter, StoreError, Tally, TaskFilter
+from outlast.store.base import Found, RunFilter, StoreError, Tally, TaskFilter, Turns, Waiting
 from outlast.store.memory import reading
 from outlast.store.memory.tables import Tables
 
@@ -78,6 +79,18 @@ class MemoryStore:
     async def count_tasks(self, filter: TaskFilter) -> Tally:
         """Return how many tasks match."""
         return reading.count_tasks(self._tables(), filter)
+
+    async def read_waiting(self, namespace: str, queue: str) -> list[Waiting]:
+        """Return what waits in a queue, by type."""
+        return reading.read_waiting(self._tables(), namespace, queue)
+
+    async def read_turns(self) -> list[Turns]:
+        """Return which queues' runs need a workflow task."""
+        return reading.read_turns(self._tables())
+
+    async def read_namespaces(self) -> dict[str, NamespaceInfo]:
+        """Return the namespaces by name."""
+        return dict(self._tables().namespaces)
 
     async def read_counters(self, namespace: str) -> dict[str, int]:
         """Return the counters of a namespace."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple, TypeVar, assert_never
 
+from outlast.core.admin import NamespaceInfo
 from outlast.core.errors import InvariantBroken, invariant
 from outlast.core.replies import TaskState
 from outlast.core.units import SECOND, Fence
@@ -76,8 +77,10 @@ class Tables:
     )
     received: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
 
+    namespaces: dict[str, NamespaceInfo] = field(default_factory=dict[str, NamespaceInfo])
     labels: dict[str, dict[str, tuple[Value, ...]]] = field(default_factory=dict[str, dict[str, tuple[Value, ...]]])
 
+    runs_named: dict[tuple[str, str], list[str]] = field(default_factory=dict[tuple[str, str], list[str]])
     open_runs: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     latest_runs: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     runs_by_start: dict[str, SortedKeys[tuple[int, str]]] = field(
@@ -104,7 +107,15 @@ class Tables:
             )
         fence = Fence(self.incarnation, held.fence.epoch + 1)
         self.held = Held(fence, owner, lease_until, held.last_number, held.last_at)
-        return Claim(self.shard, fence, held.last_number, held.last_at, dict(self.counters), dict(self.received))
+        return Claim(
+            self.shard,
+            fence,
+            held.last_number,
+            held.last_at,
+            dict(self.counters),
+            dict(self.received),
+            dict(self.namespaces),
+        )
 
     def release(self, fence: Fence) -> None:
         """End the lease of ``fence``, if it is the current one."""
@@ -120,12 +131,20 @@ class Tables:
         if batch.shard != self.shard or batch.fence != held.fence or batch.number != held.last_number + 1:
             return CommitOutcome.REFUSED
         self._check(batch)
+        self._forget(batch)
         self._apply_runs(batch)
         self._apply_tasks(batch)
         self._apply_timers(batch)
         self.dedup.update(batch.dedup)
         self.counters.update(batch.counters)
         self.received.update(batch.received)
+        for name, info in batch.namespaces.items():
+            if info is None:
+                self.namespaces.pop(name, None)
+                for key in [key for key in self.counters if key[0] == name]:
+                    del self.counters[key]
+            else:
+                self.namespaces[name] = info
         for labels in batch.labels.values():
             self._put_labels(labels)
         for message in batch.outbox:
@@ -217,7 +236,11 @@ class Tables:
             invariant(run_id not in self.runs, "run_row_twice", run_id=run_id)
             key = (row.namespace, row.workflow_id)
             latest = self.latest_runs.get(key)
-            again = latest is not None and self.runs[latest].opened_no == row.opened_no
+            again = (
+                latest is not None
+                and latest not in batch.forgotten_runs
+                and self.runs[latest].opened_no == row.opened_no
+            )
             invariant(not again, "opened_number_twice", workflow_id=row.workflow_id, run_id=run_id)
             if row.closed_at:
                 continue
@@ -253,6 +276,7 @@ class Tables:
             if latest is None or self.runs[latest].opened_no < row.opened_no:
                 self.latest_runs[key] = row.run_id
             self.runs_by_start.setdefault(row.namespace, SortedKeys()).add((row.started_at, row.run_id))
+            self.runs_named.setdefault((row.namespace, row.workflow_id), []).append(row.run_id)
         elif old.ready_at > 0 and not old.closed_at:
             self.ready_runs.drop((old.ready_at, old.run_id))
         if row.ready_at > 0 and not row.closed_at:
@@ -287,6 +311,37 @@ class Tables:
         if row.state == TaskState.LEASED:
             self.leased_tasks.add((row.task_id,))
         self.tasks[row.task_id] = row
+
+    def _forget(self, batch: Batch) -> None:
+        for run_id in batch.forgotten_runs:
+            run = self.runs.get(run_id)
+            self.history.pop(run_id, None)
+            self.parked.pop(run_id, None)
+            self.labels.pop(run_id, None)
+            if run is not None and run.closed_at:
+                del self.runs[run_id]
+                self.runs_by_start[run.namespace].drop((run.started_at, run_id))
+                self._forget_latest(run)
+        for task_id in batch.forgotten_tasks:
+            task = self.tasks.get(task_id)
+            self.attempts.pop(task_id, None)
+            self.labels.pop(task_id, None)
+            if task is not None and task.closed_at:
+                del self.tasks[task_id]
+                self.tasks_by_enqueue[task.namespace].drop((task.enqueued_at, task_id))
+
+    def _forget_latest(self, run: RunRow) -> None:
+        key = (run.namespace, run.workflow_id)
+        self.runs_named[key].remove(run.run_id)
+        if not self.runs_named[key]:
+            del self.runs_named[key]
+        if self.latest_runs.get(key) != run.run_id:
+            return
+        others = [self.runs[run_id] for run_id in self.runs_named.get(key, ())]
+        if others:
+            self.latest_runs[key] = max(others, key=lambda row: row.opened_no).run_id
+        else:
+            del self.latest_runs[key]
 
     def _put_labels(self, row: LabelsRow) -> None:
         values: dict[str, tuple[Value, ...]] = {}

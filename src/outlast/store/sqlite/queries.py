@@ -65,6 +65,20 @@ SET_DEDUP: Final = _insert("dedup", 7, verb="INSERT OR REPLACE")
 SET_COUNTER: Final = _insert("counters", 3, verb="INSERT OR REPLACE")
 DROP_LABELS: Final = Bulk("DELETE FROM labels WHERE id IN (", ")", width=1)
 ADD_LABEL: Final = _insert("labels", 7)
+SET_NAMESPACE: Final = _insert("namespaces", 3, verb="INSERT OR REPLACE")
+DROP_COUNTERS: Final = Bulk("DELETE FROM counters WHERE namespace IN (", ")", width=1)
+DROP_NAMESPACE: Final = Bulk("DELETE FROM namespaces WHERE name IN (", ")", width=1)
+FORGET_RUNS: Final = (
+    Bulk("DELETE FROM history WHERE run_id IN (", ")", width=1),
+    Bulk("DELETE FROM parked WHERE run_id IN (", ")", width=1),
+    DROP_LABELS,
+    Bulk("DELETE FROM runs WHERE closed_at > 0 AND run_id IN (", ")", width=1),
+)
+FORGET_TASKS: Final = (
+    Bulk("DELETE FROM attempts WHERE task_id IN (", ")", width=1),
+    DROP_LABELS,
+    Bulk("DELETE FROM tasks WHERE closed_at > 0 AND task_id IN (", ")", width=1),
+)
 ADD_MESSAGE: Final = _insert("outbox", 5)
 SET_RECEIVED: Final = _insert("received", 3, verb="INSERT OR REPLACE")
 
@@ -115,6 +129,23 @@ HISTORY: Final = (
     "SELECT run_id, first_event_id, count, blob FROM history WHERE run_id = ?1 AND first_event_id >= coalesce("
     "(SELECT max(first_event_id) FROM history WHERE run_id = ?1 AND first_event_id <= ?2), ?2) ORDER BY first_event_id"
 )
+# Queues: from one type to the next, a bounded count, and the head of the line.
+NEXT_TYPE: Final = (
+    "SELECT type FROM tasks WHERE ready = 1 AND namespace = ? AND queue = ? AND type > ? ORDER BY type LIMIT 1"
+)
+COUNT_READY: Final = (
+    "SELECT count(*) FROM (SELECT 1 FROM tasks WHERE ready = 1 AND namespace = ? AND queue = ? AND type = ? LIMIT ?)"
+)
+OLDEST_READY: Final = (
+    "SELECT min(since) FROM (SELECT max(enqueued_at, run_at) AS since FROM tasks "
+    "WHERE ready = 1 AND namespace = ? AND queue = ? AND type = ? ORDER BY order_key, task_id LIMIT ?)"
+)
+TURNS: Final = (
+    "SELECT namespace, queue, type, count(*), min(ready_at) FROM "
+    "(SELECT namespace, queue, type, ready_at FROM runs WHERE ready_at > 0 ORDER BY ready_at, run_id LIMIT ?) "
+    "GROUP BY namespace, queue, type ORDER BY namespace, queue, type"
+)
+NAMESPACES: Final = "SELECT settings FROM namespaces ORDER BY name"
 COUNTERS_OF: Final = "SELECT name, value FROM counters WHERE namespace = ?"
 ATTEMPTS: Final = f"SELECT {ATTEMPT} FROM attempts WHERE task_id = ? ORDER BY lease, late"
 

@@ -6,6 +6,8 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
+from outlast.core import codec, limits
+from outlast.core.admin import NamespaceInfo
 from outlast.core.writes import (
     AttemptRow,
     DedupRow,
@@ -22,6 +24,7 @@ from outlast.core.writes import (
     TaskRow,
     TimerRow,
 )
+from outlast.store.base import Turns, Waiting
 from outlast.store.compression import unpack
 from outlast.store.sqlite import queries
 from outlast.store.sqlite.connection import Connection
@@ -70,6 +73,33 @@ def read_history(connection: Connection, run_id: str, *, first_event_id: int, ev
 def read_attempts(connection: Connection, task_id: str) -> list[AttemptRow]:
     """Return how the leases of a task ended, in order of (lease, late)."""
     return msgspec.convert(_rows(connection, queries.ATTEMPTS, (task_id,)), list[AttemptRow])
+
+
+def read_waiting(connection: Connection, namespace: str, queue: str) -> list[Waiting]:
+    """Return what waits in a queue, by type, from the index of ready tasks alone."""
+    found: list[Waiting] = []
+    type_ = ""
+    while rows := _rows(connection, queries.NEXT_TYPE, (namespace, queue, type_)):
+        type_ = rows[0][0]
+        place = (namespace, queue, type_)
+        count: int = _rows(connection, queries.COUNT_READY, (*place, limits.QUEUE_COUNT_MAX + 1))[0][0]
+        since: int = _rows(connection, queries.OLDEST_READY, (*place, limits.QUEUE_HEAD_ROWS))[0][0]
+        more = count > limits.QUEUE_COUNT_MAX
+        found.append(Waiting(type_, min(count, limits.QUEUE_COUNT_MAX), since, more))
+        if len(found) == limits.QUEUES_SHOWN_MAX:
+            break
+    return found
+
+
+def read_turns(connection: Connection) -> list[Turns]:
+    """Return which queues' runs need a workflow task."""
+    return [Turns(*row) for row in connection.execute(queries.TURNS, (limits.QUEUE_COUNT_MAX,))]
+
+
+def read_namespaces(connection: Connection) -> dict[str, NamespaceInfo]:
+    """Return the namespaces by name."""
+    found = [codec.decode_namespace(blob) for (blob,) in connection.execute(queries.NAMESPACES)]
+    return {info.name: info for info in found}
 
 
 def read_counters(connection: Connection, namespace: str) -> dict[str, int]:

@@ -15,9 +15,10 @@ from typing import Final, TypeVar
 
 import apsw
 
+from outlast.core.admin import NamespaceInfo
 from outlast.core.units import SECOND, Fence
 from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, HistoryRow, Load, Page, RunRow, TaskRow
-from outlast.store.base import Found, RunFilter, StoreError, Tally, TaskFilter
+from outlast.store.base import Found, RunFilter, StoreError, Tally, TaskFilter, Turns, Waiting
 from outlast.store.migrate import migrate, migrations_in
 from outlast.store.sqlite import listing, opening, queries, reading, references, writing
 from outlast.store.sqlite.checkpointer import Checkpointer
@@ -170,6 +171,18 @@ class SqliteStore:
         """Return how many tasks match."""
         return await self._read(lambda connection: listing.count_tasks(connection, filter))
 
+    async def read_waiting(self, namespace: str, queue: str) -> list[Waiting]:
+        """Return what waits in a queue, by type."""
+        return await self._read(lambda connection: reading.read_waiting(connection, namespace, queue))
+
+    async def read_turns(self) -> list[Turns]:
+        """Return which queues' runs need a workflow task."""
+        return await self._read(reading.read_turns)
+
+    async def read_namespaces(self) -> dict[str, NamespaceInfo]:
+        """Return the namespaces by name."""
+        return await self._read(reading.read_namespaces)
+
     async def read_counters(self, namespace: str) -> dict[str, int]:
         """Return the counters of a namespace."""
         return await self._read(lambda connection: reading.read_counters(connection, namespace))
@@ -293,6 +306,7 @@ class SqliteStore:
             last_number=number,
             last_at=at,
             counters={(namespace, name): value for namespace, name, value in writer.execute(queries.READ_COUNTERS)},
+            namespaces=reading.read_namespaces(writer),
             received={(source, other): mark for source, other, mark in writer.execute(queries.READ_RECEIVED)},
         )
 

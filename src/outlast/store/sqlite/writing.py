@@ -11,6 +11,7 @@ from typing import Any, Final
 import apsw
 import msgspec
 
+from outlast.core import codec
 from outlast.core.errors import InvariantBroken
 from outlast.core.writes import Batch, CommitOutcome, HistoryRow, LabelsRow, RunMove, TaskMove
 from outlast.store.compression import pack
@@ -92,6 +93,8 @@ def _write(connection: Connection, batch: Batch) -> None:
     )
     if not connection.changes():
         raise Fenced
+    if batch.forgotten_runs or batch.forgotten_tasks:
+        _forget(connection, batch)
     _write_runs(connection, batch)
     if batch.history:
         queries.ADD_HISTORY.run(connection, map(_stored_history, batch.history))
@@ -112,6 +115,13 @@ def _write(connection: Connection, batch: Batch) -> None:
         old = [id_ for id_ in batch.labels if id_ not in batch.runs and id_ not in batch.tasks]
         queries.DROP_LABELS.run(connection, ((id_,) for id_ in old))
         queries.ADD_LABEL.run(connection, (values for row in batch.labels.values() for values in _stored_labels(row)))
+    if batch.namespaces:
+        kept = [info for info in batch.namespaces.values() if info is not None]
+        rows = [(info.name, info.created_at, codec.encode_namespace(info)) for info in kept]
+        queries.SET_NAMESPACE.run(connection, rows)
+        gone = [(name,) for name, info in batch.namespaces.items() if info is None]
+        queries.DROP_NAMESPACE.run(connection, gone)
+        queries.DROP_COUNTERS.run(connection, gone)
     if batch.outbox:
         queries.ADD_MESSAGE.run(connection, map(_tuple_of, batch.outbox))
     if batch.received:
@@ -148,6 +158,13 @@ def _move(connection: Connection, statement: Bulk, rows: Collection[RunMove | Ta
     if moved != len(rows):
         # An entity that the core takes for stored is not there: better nothing than half.
         raise InvariantBroken("moved_row_missing", rows=len(rows), found=moved)
+
+
+def _forget(connection: Connection, batch: Batch) -> None:
+    for statement in queries.FORGET_RUNS:
+        statement.run(connection, ((run_id,) for run_id in batch.forgotten_runs))
+    for statement in queries.FORGET_TASKS:
+        statement.run(connection, ((task_id,) for task_id in batch.forgotten_tasks))
 
 
 def _stored_labels(row: LabelsRow) -> Iterator[tuple[Any, ...]]:

@@ -1,0 +1,211 @@
+"""Namespaces over the engine: made at once, served at once, held to their limits, and gone with all they held."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from outlast.core.admin import (
+    CreateNamespace,
+    DeleteNamespace,
+    DescribeWorkers,
+    NamespaceInfo,
+    NamespaceSettings,
+    UpdateNamespace,
+    WorkersInfo,
+)
+from outlast.core.errors import Busy, Conflict, Invalid, NotFound, TooLarge
+from outlast.core.inputs import CancelTask, DescribeTask, EnqueueTasks, TerminateWorkflow
+from outlast.core.payload import Payload
+from outlast.core.units import HOUR
+from outlast.engine.frontend import Engine
+from outlast.engine.inprocess import InProcessTransport
+from outlast.engine.namespaces import Bucket
+from outlast.protocol.transport import Count, QueueInfo, QueueType
+from outlast.store.memory.store import MemoryStore
+from tests.engine.doubles import a_poll, a_start, a_task, run, running
+
+
+def shop(request_id: str = "r1", **settings: Any) -> CreateNamespace:
+    """Return the request for a namespace."""
+    return CreateNamespace(name="shop", request_id=request_id, settings=NamespaceSettings(**settings))
+
+
+async def swept(engine: Engine) -> None:
+    """Do one round of the sweeper now."""
+    await engine._sweeper.sweep()
+
+
+def test_a_new_namespace_works_at_once_and_after_a_restart() -> None:
+    async def work() -> None:
+        store = MemoryStore()
+        async with running(store) as (engine, transport):
+            other = InProcessTransport(engine, namespace="shop")
+            with pytest.raises(NotFound):
+                await other.call(a_task())
+            made = await transport.call(shop(description="orders"))
+            await other.call(a_task(task_id="t-1"))
+
+            assert [info.name for info in await transport.list_namespaces()] == ["default", "shop"]
+            assert (await transport.list_namespaces())[1] == made
+        async with running(store) as (engine, transport):
+            other = InProcessTransport(engine, namespace="shop")
+
+            assert (await other.list_tasks()).tasks[0].task_id == "t-1"
+
+    run(work)
+
+
+def test_limits_of_a_namespace_hold_from_the_next_request_on() -> None:
+    async def work() -> None:
+        async with running() as (engine, transport):
+            await transport.call(shop())
+            other = InProcessTransport(engine, namespace="shop")
+            big = Payload("json/plain", b'"' + b"x" * 2_000 + b'"')
+            await other.call(a_task(input=(big,)))
+            settings = NamespaceSettings(payload_bytes_max=1_000, starts_per_second=0.001, starts_burst=2)
+            await transport.call(UpdateNamespace(name="shop", request_id="r2", settings=settings))
+
+            with pytest.raises(TooLarge):
+                await other.call(a_task(input=(big,)))
+            await other.call(a_task())
+            await other.call(a_start("w-1"))
+            with pytest.raises(Busy) as caught:
+                await other.call(a_start("w-2"))
+            await transport.call(a_task(input=(big,)))
+
+            assert caught.value.code == "rate_limited"
+            assert float(caught.value.facts["retry_after"]) > 60
+
+    run(work)
+
+
+def test_a_batch_may_owe_what_it_takes_over_the_burst() -> None:
+    bucket = Bucket(5.0, 0)
+
+    assert bucket.take(8, rate=1.0, burst=5.0, now=0) == 0
+    assert bucket.take(1, rate=1.0, burst=5.0, now=0) == 4
+    assert bucket.take(1, rate=1.0, burst=5.0, now=4 * 10**9) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("", {}), ("Shop", {}), ("-shop", {}), ("a" * 64, {}), ("sh op", {}), ("shop", {"retention": -1}),
+        ("shop", {"payload_bytes_max": 2**40}), ("shop", {"starts_per_second": float("nan")}),
+        ("shop", {"description": "x" * 2_000}),
+    ],
+)  # fmt: skip
+def test_a_namespace_that_cannot_be_is_refused(name: str, settings: dict[str, Any]) -> None:
+    async def work() -> None:
+        async with running() as (_, transport):
+            wanted = NamespaceSettings(**settings)
+            with pytest.raises((Invalid, TooLarge)):
+                await transport.call(CreateNamespace(name=name, request_id="r", settings=wanted))
+
+    run(work)
+
+
+def test_deleting_asks_for_the_name_twice_and_for_force() -> None:
+    async def work() -> None:
+        async with running() as (engine, transport):
+            await transport.call(shop())
+            await InProcessTransport(engine, namespace="shop").call(a_start("w-1"))
+
+            with pytest.raises(Invalid):
+                await transport.call(DeleteNamespace(name="shop", request_id="r2", confirm="shap", force=True))
+            with pytest.raises(Conflict):
+                await transport.call(DeleteNamespace(name="shop", request_id="r3", confirm="shop"))
+            with pytest.raises(NotFound):
+                await transport.call(DeleteNamespace(name="none", request_id="r4", confirm="none"))
+
+    run(work)
+
+
+def test_a_deleted_namespace_is_gone_with_all_it_held() -> None:
+    async def work() -> None:
+        store = MemoryStore()
+        async with running(store) as (engine, transport):
+            await transport.call(shop())
+            other = InProcessTransport(engine, namespace="shop")
+            await other.call(a_start("w-1", tags={"plan": "pro"}))
+            await other.call(a_task())
+            await transport.call(a_task(task_id="mine"))
+            await transport.call(DeleteNamespace(name="shop", request_id="r2", confirm="shop", force=True))
+            with pytest.raises(NotFound) as caught:
+                await other.call(a_task())
+            for _ in range(5):
+                await swept(engine)
+
+            assert "being deleted" in caught.value.fact
+            assert [info.name for info in await transport.list_namespaces()] == ["default"]
+            assert (store.tables.runs, store.tables.history, store.tables.labels) == ({}, {}, {})
+            assert set(store.tables.tasks) == {"mine"}
+            assert isinstance(await transport.call(shop("r9")), NamespaceInfo)
+
+    run(work)
+
+
+def test_what_closed_before_the_retention_is_forgotten() -> None:
+    async def work() -> None:
+        store = MemoryStore()
+        async with running(store) as (engine, transport):
+            await transport.call(shop(retention=HOUR))
+            other = InProcessTransport(engine, namespace="shop")
+            for name in ("old", "open"):
+                await other.call(a_start(name))
+                await other.call(a_task(task_id=f"t-{name}"))
+            await other.call(TerminateWorkflow(workflow_id="old", request_id="x"))
+            await other.call(CancelTask(task_id="t-old"))
+            await swept(engine)
+            kept = (len(store.tables.runs), len(store.tables.tasks))
+            await engine._sweeper.forget("shop", engine.clock.now() + 1)
+
+            assert kept == (2, 2)
+            assert [info.workflow_id for info in (await other.list_runs()).runs] == ["open"]
+            assert [info.task_id for info in (await other.list_tasks()).tasks] == ["t-open"]
+            assert await other.count_runs() == Count(count=1)
+            assert await other.count_tasks() == Count(count=1)
+            with pytest.raises(NotFound):
+                await other.call(DescribeTask(task_id="t-old"))
+
+    run(work)
+
+
+def test_queues_tell_their_depth_by_state() -> None:
+    async def work() -> None:
+        async with running() as (_, transport):
+            await transport.call(EnqueueTasks(items=tuple(a_task() for _ in range(3))))
+            await transport.call(a_task(delay=HOUR))
+            await transport.call(a_task(queue="bulk", type="copy"))
+            await transport.call(a_start("w-1", queue="flows"))
+            await transport.call(a_poll(slots=1, workflow_slots=0), timeout=5)
+
+            found = await transport.list_queues()
+            (none,) = (await transport.list_queues(queue="none")).items
+            bulk, default, flows = found.items
+
+            assert none == QueueInfo(queue="none")
+            assert (bulk.queue, bulk.ready, bulk.types[0].type) == ("bulk", 1, "copy")
+            assert (default.ready, default.delayed, default.leased, default.turns) == (2, 1, 1, 0)
+            assert default.types == (QueueType(type="resize", ready=2, oldest_at=default.oldest_at),)
+            assert (flows.queue, flows.turns, flows.ready) == ("flows", 1, 0)
+            assert min(bulk.oldest_at, default.oldest_at, flows.oldest_at) > 0
+
+    run(work)
+
+
+def test_workers_are_those_that_poll() -> None:
+    async def work() -> None:
+        async with running() as (_, transport):
+            polling = asyncio.create_task(transport.call(a_poll(worker="w-7", wait=10**9), timeout=9))
+            await asyncio.sleep(0.05)
+
+            found = await transport.call(DescribeWorkers())
+            await polling
+
+            assert isinstance(found, WorkersInfo)
+            assert [info.worker for info in found.items] == ["w-7"]
+            assert found.items[0].polls == 1
+
+    run(work)
