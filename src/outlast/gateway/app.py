@@ -157,7 +157,7 @@ class Gateway:
         found = self._router.find(method, raw_path)
         route, namespace = found.route, found.namespace
         scope[OPERATION] = route.operation
-        caller.require(route.needs, namespace)
+        caller.require(route.needs, found.params["name"] if route.of_namespace else namespace)
         if namespace and not self._engine.knows(namespace):
             raise NotFound(
                 "namespace_not_found", f'There is no namespace "{namespace}".', remedy="Look at the address."

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from outlast.core.admin import NamespaceState
 from outlast.core.replies import RunStatus, TaskState
 
 When = Annotated[str, Meta(extra_json_schema={"format": "date-time"})] | None
@@ -292,3 +293,85 @@ class WhyOut(msgspec.Struct, kw_only=True, frozen=True):
     waits_for: str
     until: When
     polled: Annotated[bool, Meta(description="Whether a worker that can take it has been seen lately.")]
+
+
+class QueueTypeOut(msgspec.Struct, kw_only=True, frozen=True):
+    """Tasks of one type that may be taken now. ``more``: at least so many."""
+
+    type: str
+    ready: int
+    more: bool
+    oldest_at: When
+
+
+class QueueOut(msgspec.Struct, kw_only=True, frozen=True):
+    """How much waits in a queue and runs from it; ``turns`` are those of workflows. ``oldest_at``: since when the oldest waits."""
+
+    name: str
+    ready: int
+    delayed: int
+    leased: int
+    held: int
+    uncertain: int
+    turns: int
+    oldest_at: When
+    types: tuple[QueueTypeOut, ...]
+    approximate: bool
+
+
+class QueuesOut(msgspec.Struct, kw_only=True, frozen=True):
+    """Queues with open work, by name. ``more``: there are others."""
+
+    items: tuple[QueueOut, ...]
+    more: bool
+
+
+class WorkerOut(msgspec.Struct, kw_only=True, frozen=True):
+    """A worker process, as its last poll said. ``slots`` are free ones."""
+
+    worker: str
+    identity: str
+    build: str
+    queues: tuple[str, ...]
+    task_types: tuple[str, ...]
+    workflow_types: tuple[str, ...]
+    slots: int
+    workflow_slots: int
+    leases: int
+    polls: int
+    seen_at: When
+    stopped: bool
+
+
+class WorkersOut(msgspec.Struct, kw_only=True, frozen=True):
+    """Workers, those seen last first. ``more``: there are others."""
+
+    items: tuple[WorkerOut, ...]
+    more: bool
+
+
+class NamespaceSettingsOut(msgspec.Struct, kw_only=True, frozen=True):
+    """What a namespace may do and for how long it keeps."""
+
+    description: str
+    retention: Annotated[str, Meta(description="A span (ISO 8601).")] | None
+    payload_bytes_max: int
+    starts_per_second: float
+    starts_burst: int
+
+
+class NamespaceOut(msgspec.Struct, kw_only=True, frozen=True):
+    """A namespace. ``version`` rises with every change; 0 for one that only the server's settings name."""
+
+    name: str
+    state: NamespaceState
+    version: int
+    settings: NamespaceSettingsOut
+    created_at: When
+    updated_at: When
+
+
+class NamespacesOut(msgspec.Struct, kw_only=True, frozen=True):
+    """Namespaces by name."""
+
+    items: tuple[NamespaceOut, ...]

@@ -1,5 +1,6 @@
 """The engine's replies as what REST gives."""
 
+from outlast.core.admin import NamespaceInfo, WorkerInfo
 from outlast.core.failure import Failure
 from outlast.core.replies import (
     PendingActivity,
@@ -11,6 +12,11 @@ from outlast.core.replies import (
     WorkflowOutcome,
 )
 from outlast.gateway.given import (
+    NamespaceOut,
+    NamespaceSettingsOut,
+    QueueOut,
+    QueueTypeOut,
+    WorkerOut,
     ActivityOut,
     AttemptOut,
     EventOut,
@@ -27,8 +33,8 @@ from outlast.gateway.given import (
     WorkflowPage,
     WorkflowRow,
 )
-from outlast.gateway.values import error_line, instant, plain, values_of
-from outlast.protocol.transport import Attempt, HistoryPage, Listing
+from outlast.gateway.values import error_line, instant, plain, span_out, values_of
+from outlast.protocol.transport import Attempt, HistoryPage, Listing, QueueInfo
 
 
 def failure_out(failure: Failure | None) -> FailureOut | None:
@@ -250,4 +256,60 @@ def why_task(info: TaskInfo) -> WhyOut:
         waits_for=info.why,
         until=instant(info.run_at if not info.closed_at and info.state is TaskState.RETRY_WAIT else 0),
         polled=info.polled,
+    )
+
+
+def queue_out(info: QueueInfo) -> QueueOut:
+    """Return how full a queue is."""
+    return QueueOut(
+        name=info.queue,
+        ready=info.ready,
+        delayed=info.delayed,
+        leased=info.leased,
+        held=info.held,
+        uncertain=info.uncertain,
+        turns=info.turns,
+        oldest_at=instant(info.oldest_at),
+        types=tuple(
+            QueueTypeOut(type=one.type, ready=one.ready, more=one.more, oldest_at=instant(one.oldest_at))
+            for one in info.types
+        ),
+        approximate=info.approximate,
+    )
+
+
+def worker_out(info: WorkerInfo) -> WorkerOut:
+    """Return what is known of a worker."""
+    return WorkerOut(
+        worker=info.worker,
+        identity=info.identity,
+        build=info.build,
+        queues=info.queues,
+        task_types=info.task_types,
+        workflow_types=info.workflow_types,
+        slots=info.slots,
+        workflow_slots=info.workflow_slots,
+        leases=info.leases,
+        polls=info.polls,
+        seen_at=instant(info.seen_at),
+        stopped=info.stopped,
+    )
+
+
+def namespace_out(info: NamespaceInfo) -> NamespaceOut:
+    """Return a namespace with its settings."""
+    settings = info.settings
+    return NamespaceOut(
+        name=info.name,
+        state=info.state,
+        version=info.version,
+        settings=NamespaceSettingsOut(
+            description=settings.description,
+            retention=span_out(settings.retention),
+            payload_bytes_max=settings.payload_bytes_max,
+            starts_per_second=settings.starts_per_second,
+            starts_burst=settings.starts_burst,
+        ),
+        created_at=instant(info.created_at),
+        updated_at=instant(info.updated_at),
     )

@@ -89,7 +89,7 @@ def _headers_of(refused: Refused, status: int) -> list[tuple[str, str]]:
         headers.append(("allow", refused.facts["allow"]))
     if "etag" in refused.facts:
         headers.append(("etag", refused.facts["etag"]))
-    if refused.code == "rate_limited":
+    if refused.code == "rate_limited" and "limit" in refused.facts:
         facts = refused.facts
         headers += [
             ("ratelimit-limit", facts.get("limit", "")),

@@ -59,6 +59,7 @@ class Route:
     stream: bool = False
     inner: tuple[type[msgspec.Struct], ...] = ()
     global_: bool = False
+    of_namespace: bool = False  # its {name} is a namespace: the right is needed in that one
     wire: bool = False  # of the worker protocol: MessagePack, with a number of its own, not in the OpenAPI document
     example: Mapping[str, Any] = field(default_factory=dict[str, Any])
 

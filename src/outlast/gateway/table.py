@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from outlast.gateway import given, taken
 from outlast.gateway.route import Gives, Right, Route
-from outlast.gateway.routes import explain, server, tasks, waits, worker, workflows
+from outlast.gateway.routes import explain, namespaces, queues, server, tasks, waits, worker, workflows
 
 _REPLAYED: Final = "The same key had done it before; the answer has `Idempotent-Replayed: true`."
 _OPEN: Final = Gives(says="It has not ended yet.", shape=given.OpenOut)
@@ -293,6 +293,122 @@ TASKS: Final = (
     ),
 )
 
+QUEUES: Final = (
+    Route(
+        method="GET",
+        path="queues",
+        operation="listQueues",
+        act="queue.list",
+        needs=Right.READ,
+        handler=queues.list_,
+        summary="List the queues that have open work: how much waits, and since when.",
+        gives={200: Gives(says="Queues by name.", shape=given.QueuesOut)},
+    ),
+    Route(
+        method="GET",
+        path="queues/{name}",
+        operation="getQueue",
+        act="queue.show",
+        needs=Right.READ,
+        handler=queues.get,
+        summary="Describe a queue, also an empty one.",
+        gives={200: Gives(says="The queue.", shape=given.QueueOut)},
+        example={"name": "images"},
+    ),
+    Route(
+        method="GET",
+        path="workers",
+        operation="listWorkers",
+        act="worker.list",
+        needs=Right.READ,
+        handler=queues.workers,
+        summary="List the workers that poll.",
+        query=taken.WorkersQuery,
+        gives={200: Gives(says="Workers, those seen last first.", shape=given.WorkersOut)},
+    ),
+)
+
+_NO_NAMESPACE: Final = ("namespace_not_found",)
+
+NAMESPACES: Final = (
+    Route(
+        method="GET",
+        path="namespaces",
+        operation="listNamespaces",
+        act="namespace.list",
+        needs=Right.NONE,
+        handler=namespaces.list_,
+        summary="List the namespaces that the caller reaches.",
+        global_=True,
+        gives={200: Gives(says="Namespaces by name.", shape=given.NamespacesOut)},
+    ),
+    Route(
+        method="POST",
+        path="namespaces",
+        operation="createNamespace",
+        act="namespace.create",
+        needs=Right.ADMINISTER,
+        handler=namespaces.create,
+        summary="Create a namespace.",
+        body=taken.NamespaceIn,
+        keyed=True,
+        global_=True,
+        refusals=("namespace_exists",),
+        gives={
+            201: Gives(says="It is there.", shape=given.NamespaceOut),
+            200: Gives(says=_REPLAYED, shape=given.NamespaceOut),
+        },
+        example={"body": {"name": "shop", "settings": {"retention": "30d"}}},
+    ),
+    Route(
+        method="GET",
+        path="namespaces/{name}",
+        operation="getNamespace",
+        act="namespace.show",
+        needs=Right.READ,
+        handler=namespaces.get,
+        summary="Describe a namespace.",
+        etag=True,
+        global_=True,
+        of_namespace=True,
+        refusals=_NO_NAMESPACE,
+        gives={200: Gives(says="The namespace.", shape=given.NamespaceOut), 304: _UNCHANGED},
+        example={"name": "default"},
+    ),
+    Route(
+        method="PATCH",
+        path="namespaces/{name}",
+        operation="updateNamespace",
+        act="namespace.update",
+        needs=Right.ADMINISTER,
+        handler=namespaces.update,
+        summary="Change settings of a namespace; what is left out stays.",
+        body=taken.NamespaceSettingsIn,
+        matched=True,
+        global_=True,
+        of_namespace=True,
+        refusals=(*_NO_NAMESPACE, "precondition_failed", "version_mismatch", "namespace_in_use"),
+        gives={200: Gives(says="As it is now.", shape=given.NamespaceOut)},
+        example={"name": "default", "body": {"description": "all of it"}},
+    ),
+    Route(
+        method="DELETE",
+        path="namespaces/{name}",
+        operation="deleteNamespace",
+        act="namespace.delete",
+        needs=Right.ADMINISTER,
+        handler=namespaces.delete,
+        summary="Delete a namespace with all that it holds.",
+        query=taken.DeleteNamespaceQuery,
+        matched=True,
+        global_=True,
+        of_namespace=True,
+        refusals=(*_NO_NAMESPACE, "precondition_failed", "version_mismatch", "namespace_in_use"),
+        gives={202: Gives(says="Nothing is taken for it any more, and it is being removed.", shape=given.NamespaceOut)},
+        example={"name": "shop", "query": {"confirm": "shop"}},
+    ),
+)
+
 SERVER: Final = (
     Route(
         method="GET",
@@ -350,4 +466,4 @@ WIRE: Final = (
     _wire("GET", "worker/tasks", Right.READ, worker.tasks, "List tasks."),
 )
 
-ROUTES: Final = (*WIRE, *WORKFLOWS, *TASKS, *SERVER)
+ROUTES: Final = (*WIRE, *WORKFLOWS, *TASKS, *QUEUES, *NAMESPACES, *SERVER)

@@ -184,6 +184,36 @@ class TasksQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_onl
     limit: Limit = 50
 
 
+class WorkersQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    queue: Annotated[str, Meta(description="Only workers that poll this queue.")] = ""
+
+
+class NamespaceSettingsIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Settings of a namespace; what is left out stays as it is, or as a new namespace has it."""
+
+    description: Annotated[str, Meta(max_length=1000)] | None = None
+    retention: Annotated[Duration | None, Meta(description="How long closed runs and tasks are kept; 0 for ever.")] = (
+        None
+    )
+    payload_bytes_max: (
+        Annotated[int, Meta(ge=0, le=limits.PAYLOAD_BYTES_MAX, description="0 for the server's bound.")] | None
+    ) = None
+    starts_per_second: (
+        Annotated[float, Meta(ge=0, le=1_000_000, description="Starts and enqueues; 0 for no limit.")] | None
+    ) = None
+    starts_burst: Annotated[int, Meta(ge=0, le=1_000_000, description="How many may come at once.")] | None = None
+
+
+class NamespaceIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    name: Name
+    settings: NamespaceSettingsIn = NamespaceSettingsIn()
+
+
+class DeleteNamespaceQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    confirm: Annotated[str, Meta(description="The name of the namespace, again.")] = ""
+    force: Annotated[bool, Meta(description="Also when it has open runs or tasks, which are ended.")] = False
+
+
 class WireHistory(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     workflow_id: str = ""
     run_id: str = ""
