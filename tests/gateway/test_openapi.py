@@ -111,7 +111,7 @@ def test_no_schema_refers_to_one_that_is_not_there() -> None:
 
 
 # Cancelled and terminated last, so that the others find an open run.
-ORDER = {"cancelWorkflow": 1, "terminateWorkflow": 2, "cancelTask": 3}
+ORDER = {"cancelWorkflow": 1, "terminateWorkflow": 2, "cancelTask": 3, "deleteNamespace": 4}
 
 
 def test_every_example_is_answered_as_the_document_says() -> None:

@@ -305,7 +305,7 @@ class QueueTypeOut(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class QueueOut(msgspec.Struct, kw_only=True, frozen=True):
-    """How much waits in a queue and runs from it; ``turns`` are those of workflows. ``oldest_at``: since when the oldest waits."""
+    """How much waits in a queue and runs from it; ``turns`` are those of workflows."""
 
     name: str
     ready: int
@@ -314,7 +314,7 @@ class QueueOut(msgspec.Struct, kw_only=True, frozen=True):
     held: int
     uncertain: int
     turns: int
-    oldest_at: When
+    oldest_at: Annotated[When, Meta(description="Since when the oldest waits.")]
     types: tuple[QueueTypeOut, ...]
     approximate: bool
 
