@@ -15,6 +15,7 @@ from outlast.cli.reach import Look, reached
 from outlast.cli.shapes import FindingOut
 from outlast.cli.text import clean, span
 from outlast.cli.workflow import PAGE
+from outlast.core.admin import DescribeWorkers, WorkersInfo
 from outlast.core.errors import NotFound, Refusal
 from outlast.core.replies import TaskInfo, WorkflowInfo
 from outlast.core.units import MINUTE, SECOND
@@ -84,6 +85,8 @@ async def _of_what_runs(arguments: Arguments) -> AsyncIterator[Finding]:
             yield _of_clock(tasks, runs)
             async for finding in _of_tasks(look, tasks):
                 yield finding
+            async for finding in _of_workers(look):
+                yield finding
             async for finding in _of_runs(look, runs):
                 yield finding
             for state, code in (("uncertain", "tasks_uncertain"), ("failed", "tasks_failed")):
@@ -134,6 +137,28 @@ async def _of_tasks(look: Look, tasks: list[TaskInfo]) -> AsyncIterator[Finding]
         )  # fmt: skip
     if look.address and not waiting:
         yield Finding("worker", "worker", Level.OK, "every task that waits has a worker that polls for it")
+
+
+async def _of_workers(look: Look) -> AsyncIterator[Finding]:
+    """Say which workers poll for nothing, or have not been heard of for a while."""
+    if not look.address:
+        return
+    found = await look.send(DescribeWorkers())
+    assert isinstance(found, WorkersInfo)
+    now = time.time_ns()  # noqa: TID251 - as above
+    for worker in found.items:
+        name = clean(worker.identity or worker.worker)
+        if not worker.task_types and not worker.workflow_types and not worker.stopped:
+            yield Finding(
+                "worker_idle", "worker", Level.NOTE, f"{name} polls for no task and no workflow",
+                "Declare them with @app.task and @app.workflow in the app that it runs.",
+            )  # fmt: skip
+        elif worker.leases and not worker.stopped and now - worker.seen_at > STALE:
+            yield Finding(
+                "worker_silent", "worker", Level.NOTE,
+                f"{name} has {worker.leases} leases and has not polled for {span(now - worker.seen_at)}",
+                "Look whether its handlers hang: outlast task list --state leased",
+            )  # fmt: skip
 
 
 async def _of_runs(look: Look, runs: list[WorkflowInfo]) -> AsyncIterator[Finding]:

@@ -11,10 +11,11 @@ from outlast.cli.arguments import Arguments
 from outlast.cli.filters import RunsAsked, TasksAsked
 from outlast.cli.given import sources
 from outlast.cli.printing import talk
+from outlast.core.admin import NamespaceInfo
 from outlast.core.errors import Invalid, NotFound, Unavailable
 from outlast.core.inputs import DescribeTask, DescribeWorkflow, Request
 from outlast.core.replies import Reply, TaskInfo, WorkflowInfo
-from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, Transport
+from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, Queues, Transport
 
 REACH_WITHIN: Final = 5.0  # seconds
 
@@ -39,6 +40,10 @@ class Look(Protocol):
     async def count_runs(self, asked: RunsAsked) -> Count: ...
 
     async def count_tasks(self, asked: TasksAsked) -> Count: ...
+
+    async def queues(self, queue: str) -> Queues: ...
+
+    async def namespaces(self) -> tuple[NamespaceInfo, ...]: ...
 
     async def send(self, request: Request, *, wait: float | None = REACH_WITHIN) -> Reply:
         """Send a request; ``wait`` is how many seconds it may take, None for as long as it takes."""
@@ -87,6 +92,14 @@ class Remote:
     async def count_tasks(self, asked: TasksAsked) -> Count:
         """Count tasks."""
         return await self._transport.count_tasks(**asdict(asked))
+
+    async def queues(self, queue: str) -> Queues:
+        """Return how full queues are."""
+        return await self._transport.list_queues(queue=queue)
+
+    async def namespaces(self) -> tuple[NamespaceInfo, ...]:
+        """Return every namespace."""
+        return await self._transport.list_namespaces()
 
     async def send(self, request: Request, *, wait: float | None = REACH_WITHIN) -> Reply:
         """Send a request."""
@@ -142,6 +155,15 @@ class Direct:
     async def count_tasks(self, asked: TasksAsked) -> Count:
         """Count tasks."""
         return await self._reader.count_tasks(self._namespace, **asdict(asked), now=_now())
+
+    async def queues(self, queue: str) -> Queues:
+        """Return how full queues are."""
+        return await self._reader.list_queues(self._namespace, queue=queue)
+
+    async def namespaces(self) -> tuple[NamespaceInfo, ...]:
+        """Return the default namespace and those that were made; others that settings name are the engine's to tell."""
+        found = {"default": NamespaceInfo(name="default"), **await self._reader.read_namespaces()}
+        return tuple(found[name] for name in sorted(found))
 
     async def send(self, request: Request, *, wait: float | None = REACH_WITHIN) -> Reply:
         """Refuse: a change needs an engine."""

@@ -192,6 +192,62 @@ class FindingOut(msgspec.Struct, kw_only=True):
     remedy: str
 
 
+class QueueTypeOut(msgspec.Struct, kw_only=True):
+    """Ready tasks of one type; ``more``: at least so many."""
+
+    type: str
+    ready: int
+    oldest_at: str | None
+    more: bool
+
+
+class QueueOut(msgspec.Struct, kw_only=True):
+    """``turns`` are of workflows; ``approximate``: ready and delayed are not told apart."""
+
+    name: str
+    ready: int
+    delayed: int
+    leased: int
+    held: int
+    uncertain: int
+    turns: int
+    oldest_at: str | None
+    approximate: bool
+    types: tuple[QueueTypeOut, ...]
+
+
+class WorkerOut(msgspec.Struct, kw_only=True):
+    """A worker process as its last poll said."""
+
+    id: str
+    identity: str
+    build: str
+    queues: tuple[str, ...]
+    task_types: tuple[str, ...]
+    workflow_types: tuple[str, ...]
+    free_slots: int
+    free_workflow_slots: int
+    leases: int
+    seen_at: str | None
+    stopped: bool
+
+
+class NamespaceOut(msgspec.Struct, kw_only=True):
+    """``retention`` in seconds, 0 for ever; limits are 0 where there is none of its own."""
+
+    name: str
+    state: str
+    version: int
+    description: str
+    retention: float
+    payload_bytes_max: int
+    starts_per_second: float
+    starts_burst: int
+    created_at: str | None
+    updated_at: str | None
+    dry_run: bool = False
+
+
 class WrittenOut(msgspec.Struct, kw_only=True):
     """One file of a new project."""
 

@@ -49,12 +49,12 @@ CONFIG: Final = (
     option("--profile", metavar="NAME", help="profile of the settings file"),
 )
 NAMESPACE: Final = setting("namespace")
-WHERE: Final = (
+PLACE: Final = (
     setting("store", metavar="URL", sentence="sqlite:///FILE (default: sqlite:///outlast.db)"),
     setting("server", metavar="URL", sentence="address of a server, for example http://127.0.0.1:7070"),
-    NAMESPACE,
     *CONFIG,
 )
+WHERE: Final = (*PLACE, NAMESPACE)
 JSON: Final = option("--json", action="store_true", help="JSON on stdout; --json-schema describes it")
 QUIET: Final = option("-q", "--quiet", action="store_true", help="say nothing on stderr but errors")
 OUTPUT: Final = (

@@ -8,6 +8,7 @@ from outlast.cli.verb import (
     IDS,
     JSON,
     OUTPUT,
+    PLACE,
     QUIET,
     WATCH,
     WHERE,
@@ -155,4 +156,47 @@ _TASKS: Final = (
     Verb(("task", "cancel"), "Ask tasks to stop.", "changing:cancel_task", (IDS, *CHANGE, *WHERE), "ChangeOut"),
 )  # fmt: skip
 
-VERBS: Final = (*BEGIN_VERBS, *RUN_VERBS, *_WORKFLOWS, *_TASKS, *LOOK_VERBS)
+_NAMED: Final = option("name", metavar="NAMESPACE", help="its name")
+_SETTINGS: Final = (
+    option("--description", metavar="TEXT", help="what it is for"),
+    option("--retention", metavar="TIME", help="how long closed runs and tasks are kept: 30d, forever"),
+    option("--payload-bytes", type=int, metavar="N", help="largest payload; 0 for the bound of the house"),
+    option("--starts-per-second", type=float, metavar="N", help="workflows and tasks begun, together; 0 for no limit"),
+    option("--starts-burst", type=int, metavar="N", help="how many of them may come at once"),
+)
+_NAMESPACE_CHANGE: Final = (
+    option("--reason", default="", metavar="TEXT", help="why; it is recorded"), DRY_RUN, *PLACE, JSON, QUIET,
+)  # fmt: skip
+_NAMESPACES: Final = (
+    Verb(("namespace", "list"), "List the namespaces.", "namespace:list_", (*PLACE, *OUTPUT), "NamespaceOut"),
+    Verb(("namespace", "show"), "Show a namespace.", "namespace:show", (_NAMED, *PLACE, JSON, QUIET), "NamespaceOut"),
+    Verb(
+        ("namespace", "create"), "Make a namespace.", "namespace:create", (_NAMED, *_SETTINGS, *_NAMESPACE_CHANGE),
+        "NamespaceOut", ("outlast namespace create shop --retention 7d",),
+    ),
+    Verb(
+        ("namespace", "update"), "Change what is named of a namespace, and leave the rest.", "namespace:update",
+        (_NAMED, *_SETTINGS, *_NAMESPACE_CHANGE), "NamespaceOut",
+    ),
+    Verb(
+        ("namespace", "delete"), "Delete a namespace and what it holds.", "namespace:delete",
+        (
+            _NAMED,
+            option("--confirm", default="", metavar="NAME", help="its name once more"),
+            option("--force", action="store_true", help="also when runs or tasks are open: they are ended"),
+            *_NAMESPACE_CHANGE,
+        ), "NamespaceOut",
+    ),
+)  # fmt: skip
+_CAPACITY: Final = (
+    Verb(
+        ("queue", "list"), "List the queues with open work, and how full they are.", "queue:list_",
+        (option("--queue", default="", metavar="NAME", help="only this one"), *WATCH, *WHERE, *OUTPUT), "QueueOut",
+    ),
+    Verb(
+        ("worker", "list"), "List who polls.", "queue:workers",
+        (option("--queue", default="", metavar="NAME", help="only of this queue"), *WATCH, *WHERE, *OUTPUT), "WorkerOut",
+    ),
+)  # fmt: skip
+
+VERBS: Final = (*BEGIN_VERBS, *RUN_VERBS, *_WORKFLOWS, *_TASKS, *_CAPACITY, *_NAMESPACES, *LOOK_VERBS)

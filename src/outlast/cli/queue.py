@@ -1,0 +1,124 @@
+"""``outlast queue list`` and ``outlast worker list``: how full, and who polls."""
+
+import asyncio
+import time
+from typing import Final
+
+from outlast.cli.arguments import Arguments
+from outlast.cli.printing import mode_of, rows_text, table_text, talk
+from outlast.cli.reach import reached
+from outlast.cli.shapes import QueueOut, QueueTypeOut, WorkerOut, instant
+from outlast.cli.text import ago, span
+from outlast.cli.watching import shown
+from outlast.core.admin import DescribeWorkers, WorkerInfo, WorkersInfo
+from outlast.core.errors import Unavailable
+from outlast.protocol.transport import QueueInfo
+
+QUEUE_HEADS: Final = ("QUEUE", "READY", "DELAYED", "LEASED", "HELD", "UNCERTAIN", "TURNS", "OLDEST", "TYPES")
+WORKER_HEADS: Final = ("WORKER", "QUEUES", "TASKS", "WORKFLOWS", "FREE", "LEASES", "SEEN", "BUILD")
+
+
+def list_(arguments: Arguments) -> int:
+    """Print the queues that have open work."""
+    return asyncio.run(_list(arguments))
+
+
+async def _list(arguments: Arguments) -> int:
+    async with reached(arguments) as look:
+
+        async def once() -> tuple[str, int | None]:
+            found = await look.queues(arguments.queue)
+            if found.more:
+                talk(arguments, "There are more queues; name one with --queue.")
+            if mode_of(arguments) != "table":
+                return rows_text(
+                    arguments, [queue_out(info) for info in found.items], (), lambda _: (), id="name"
+                ), None
+            now = time.time_ns()  # noqa: TID251 - the watch of the person who reads it
+            return table_text(QUEUE_HEADS, [_queue_row(info, now) for info in found.items]), None
+
+        return await shown(arguments, once)
+
+
+def _queue_row(info: QueueInfo, now: int) -> tuple[str, ...]:
+    types = ", ".join(f"{one.type} {one.ready}{'+' if one.more else ''}" for one in info.types)
+    counts = (info.ready, info.delayed, info.leased, info.held, info.uncertain, info.turns)
+    oldest = span(now - info.oldest_at) if info.oldest_at else ""
+    return info.queue, *(str(count) for count in counts), oldest, types
+
+
+def queue_out(info: QueueInfo) -> QueueOut:
+    """Return a queue as it is printed."""
+    return QueueOut(
+        name=info.queue,
+        ready=info.ready,
+        delayed=info.delayed,
+        leased=info.leased,
+        held=info.held,
+        uncertain=info.uncertain,
+        turns=info.turns,
+        oldest_at=instant(info.oldest_at),
+        approximate=info.approximate,
+        types=tuple(
+            QueueTypeOut(type=one.type, ready=one.ready, oldest_at=instant(one.oldest_at), more=one.more)
+            for one in info.types
+        ),
+    )
+
+
+def workers(arguments: Arguments) -> int:
+    """Print who polls, those seen last first. Only an engine knows."""
+    return asyncio.run(_workers(arguments))
+
+
+async def _workers(arguments: Arguments) -> int:
+    async with reached(arguments) as look:
+        if not look.address:
+            raise Unavailable(
+                "unavailable",
+                "No engine is running on this store, and only an engine knows who polls it.",
+                remedy="Start one: outlast dev app.py, or outlast serve.",
+            )
+
+        async def once() -> tuple[str, int | None]:
+            found = await look.send(DescribeWorkers(queue=arguments.queue))
+            assert isinstance(found, WorkersInfo)
+            if found.more:
+                talk(arguments, "There are more workers; --queue shows those of one queue.")
+            if mode_of(arguments) != "table":
+                outs = [worker_out(info) for info in found.items]
+                return rows_text(arguments, outs, (), lambda _: ()), None
+            now = time.time_ns()  # noqa: TID251 - as above
+            return table_text(WORKER_HEADS, [_worker_row(info, now) for info in found.items]), None
+
+        return await shown(arguments, once)
+
+
+def _worker_row(info: WorkerInfo, now: int) -> tuple[str, ...]:
+    return (
+        info.identity or info.worker,
+        ", ".join(info.queues),
+        ", ".join(info.task_types),
+        ", ".join(info.workflow_types),
+        f"{info.slots} / {info.workflow_slots}",
+        str(info.leases),
+        "stopped" if info.stopped else ago(info.seen_at, now),
+        info.build,
+    )
+
+
+def worker_out(info: WorkerInfo) -> WorkerOut:
+    """Return a worker as it is printed."""
+    return WorkerOut(
+        id=info.worker,
+        identity=info.identity,
+        build=info.build,
+        queues=info.queues,
+        task_types=info.task_types,
+        workflow_types=info.workflow_types,
+        free_slots=info.slots,
+        free_workflow_slots=info.workflow_slots,
+        leases=info.leases,
+        seen_at=instant(info.seen_at),
+        stopped=info.stopped,
+    )
