@@ -249,6 +249,27 @@ def test_runs_that_are_pushed_out_of_memory_go_on_from_their_histories() -> None
         assert [handle.result(timeout="20s") for handle in handles] == [3] * 20
 
 
+def test_a_run_whose_history_takes_several_pages_goes_on_at_a_worker_that_has_not_got_it() -> None:
+    """A page has at most a thousand events, and the turn that follows them is in none."""
+    app = App("memory:", threads=1, drain="5s")
+    app._options = type(app._options)(threads=1, runs_cached=0)
+    tick = Signal("tick", int)
+
+    @app.workflow
+    async def adding(count: int) -> int:
+        await workflow.sleep("1ms")
+        received = sum([await tick.receive() for _ in range(count)])
+        await workflow.sleep("1ms")
+        return received
+
+    with app:
+        handle = adding.start(1100)
+        for _ in range(1100):
+            handle.signal(tick, 1)
+
+        assert handle.result(timeout="20s") == 1100
+
+
 def test_an_unknown_id_is_not_found(app: App) -> None:
     with pytest.raises(NotFound):
         app.get_task("nothing").describe()

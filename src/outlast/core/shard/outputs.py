@@ -55,7 +55,9 @@ def shown_pair(task: WorkflowTask) -> tuple[Timed, Timed]:
 
 
 def with_events(task: WorkflowTask, history: tuple[Timed, ...], *, next_event_id_to_read: int = 0) -> WorkflowTask:
-    """Return ``task`` with ``history`` (from its first event on) and, where the history ends with it, the shown pair."""
-    if not next_event_id_to_read:
-        history = (*history, *shown_pair(task))
-    return msgspec.structs.replace(task, events=history, next_event_id_to_read=next_event_id_to_read)
+    """Return ``task`` with ``history`` (from its first event on) and the shown pair.
+
+    The pair comes with a first page too: it is in no page that is read later.
+    """
+    events = (*history, *shown_pair(task))
+    return msgspec.structs.replace(task, events=events, next_event_id_to_read=next_event_id_to_read)
