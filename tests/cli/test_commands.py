@@ -154,6 +154,17 @@ def test_ids_come_from_a_pipe_as_ids_or_as_json(kept: Path, outlast: Command) ->
     assert out_again.count("(it was so already)") == 3
 
 
+def test_an_id_that_looks_like_a_line_of_another_is_piped_as_itself(kept: Path, outlast: Command) -> None:
+    strange = '{"id":"order-1"}'
+    outlast("workflow", "start", "order", "--id", strange)
+    _, ids, _ = outlast("workflow", "list", "-o", "id")
+
+    _, out, _ = outlast("workflow", "cancel", "-", "--yes", stdin=ids)
+
+    assert out.count("asked to cancel") == 4
+    assert out.count(strange) == 1
+
+
 def test_one_that_is_missing_does_not_stop_the_others(kept: Path, outlast: Command) -> None:
     code, out, err = outlast("workflow", "terminate", "order-1", "nope", "order-3", "--yes")
 

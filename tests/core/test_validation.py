@@ -55,6 +55,32 @@ def test_a_start_out_of_range_is_refused_with_a_way_out(options: dict[str, objec
     assert refused.value.remedy
 
 
+@pytest.mark.parametrize("id_", ["a\nb", "\x00", "\u202e", "\x1b[2J", " a", "a ", "\u2028"], ids=ascii)
+def test_an_id_that_reads_as_another_in_a_list_is_refused_when_it_is_made(id_: str) -> None:
+    """Ids are piped one a line: with a line break in it, one would be taken for two others."""
+    requests = [start_of(workflow_id=id_), start_of(run_id=id_), enqueue_of(id_), turns_done(new_run_id=id_)]
+
+    assert [field_refused(request) for request in requests] == ["workflow_id", "run_id", "task_id", "new_run_ids"]
+
+
+@pytest.mark.parametrize("run_id", ["a:5", "r" * (limits.KEY_BYTES_MAX + 1)], ids=["colon", "long"])
+def test_a_run_id_that_is_an_activitys_or_too_long_is_refused_wherever_it_is_made(run_id: str) -> None:
+    requests = [start_of(run_id=run_id), turns_done(new_run_id=run_id)]
+
+    assert [field_refused(request) for request in requests] == ["run_id", "new_run_ids"]
+
+
+def turns_done(*, new_run_id: str) -> i.CompleteWorkflowTasks:
+    done = i.WorkflowTaskDone(token=i.WorkflowToken("run-1", 1, 1, 1))
+    return i.CompleteWorkflowTasks(worker="w1", done=(done,), new_run_ids=(new_run_id,))
+
+
+def field_refused(request: i.Request) -> str:
+    with pytest.raises((Invalid, TooLarge)) as refused:
+        validate(request)
+    return refused.value.fact.partition(" ")[0]
+
+
 def test_a_payload_over_the_limit_is_refused() -> None:
     large = Payload(encoding="binary/plain", data=bytes(limits.PAYLOAD_BYTES_MAX + 1))
 

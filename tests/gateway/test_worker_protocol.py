@@ -1,6 +1,7 @@
 """The worker protocol: requests and replies as MessagePack or JSON, alone or several, and whatever else may be sent."""
 
 import asyncio
+import base64
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ from outlast.core.inputs import (
 from outlast.core.payload import Payload
 from outlast.core.replies import Refused, TaskEnqueuedReply, Work
 from outlast.protocol.wire import MSGPACK, decode_replies, decode_reply, decode_requests, encode
-from tests.engine.doubles import a_poll, a_task, run
+from tests.engine.doubles import a_poll, a_start, a_task, run
 from tests.gateway.asgi import AsgiClient
 from tests.gateway.test_rest import served
 
@@ -128,6 +129,21 @@ def test_stored_data_cannot_be_named_from_outside() -> None:
             status, reply = await _call(client, a_task(input=(stolen,)))
 
             assert (status, reply.code) == (400, "invalid_request")
+
+    run(work)
+
+
+def test_data_that_only_claims_to_be_json_does_not_change_an_answer() -> None:
+    async def work() -> None:
+        async with served() as (client, _):
+            forged = Payload("json/plain", b'1],"run_id":"other","x":[2')
+            broken = Payload("json/plain", b"}{")
+            await _call(client, a_start("o-1", input=(forged, broken), memo={"m": broken}))
+            reply = await client.send("GET", "/api/v1/workflows/o-1/history")
+
+            started = reply.json()["events"][0]["fields"]
+            assert [base64.b64decode(item["data"]) for item in started["input"]] == [forged.data, broken.data]
+            assert started["memo"]["m"]["encoding"] == "json/plain"
 
     run(work)
 

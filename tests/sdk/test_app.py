@@ -273,8 +273,9 @@ def test_an_app_is_found_by_module_and_name(tmp_path: Path, monkeypatch: pytest.
         ("x = 1\n", "no_app"),
         ("raise RuntimeError('broken')\n", "module_raised"),
         ("import nowhere_at_all\n", "module_raised"),
+        ("import sys\nsys.exit(0)\n", "module_raised"),
     ],
-    ids=["no app", "raises", "imports what is not there"],
+    ids=["no app", "raises", "imports what is not there", "exits"],
 )
 def test_a_module_without_an_app_to_be_had_says_why(tmp_path: Path, text: str, code: str) -> None:
     path = write_module(tmp_path, f"broken_{code}_{len(text)}", text)

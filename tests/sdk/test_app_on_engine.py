@@ -104,6 +104,20 @@ def test_the_same_key_makes_one_task_and_another_request_under_it_is_refused(app
         add.using(key="k").enqueue(2)
 
 
+def test_a_key_that_started_a_workflow_starts_no_other(app: App) -> None:
+    @app.workflow
+    async def wait() -> str:
+        return await GO.receive()
+
+    first = wait.using(id="w-1", key="k").start()
+    again = wait.using(id="w-1", key="k").start()
+
+    assert first.run_id == again.run_id
+    with pytest.raises(Conflict) as refused:
+        wait.using(id="w-2", key="k").start()
+    assert refused.value.code == "idempotency_key_reused"
+
+
 def test_the_same_id_of_another_request_is_refused(app: App) -> None:
     @app.task
     def add(left: int) -> int:

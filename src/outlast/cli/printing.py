@@ -57,8 +57,15 @@ def rows_text(
     if mode == "json":
         return "".join(json_line(item) for item in items)
     if mode == "id":
-        return "".join(f"{getattr(item, id)}\n" for item in items)
+        return "".join(_id_line(getattr(item, id)) for item in items)
     return table_text(heads, [row(item) for item in items])
+
+
+def _id_line(id: str) -> str:
+    """Return a line that ``-`` reads as ``id``: one that could be taken for another, or for several, as an object."""
+    if id.isprintable() and id.strip() and not id.startswith("{"):
+        return f"{id}\n"
+    return json_line({"id": id})
 
 
 def table_text(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

@@ -250,12 +250,12 @@ def _namespace_settings(settings: NamespaceSettings) -> None:
 def _start(request: StartWorkflow) -> None:
     _name("type", request.type)
     _name("queue", request.queue)
-    if not 0 < len(request.run_id) <= SHORT:
-        _key("run_id", request.run_id, needed=True)
+    _new_id("run_id", request.run_id)
     if not 0 < len(request.request_id) <= SHORT:
         _key("request_id", request.request_id, needed=True)
     if request.workflow_id:
         _workflow_id(request.workflow_id)
+        _speakable("workflow_id", request.workflow_id)
     if request.run_timeout or request.delay:
         _span("run_timeout", request.run_timeout)
         _span("delay", request.delay)
@@ -270,14 +270,7 @@ def _start(request: StartWorkflow) -> None:
 def _enqueue(request: EnqueueTask) -> None:
     _name("type", request.type)
     _name("queue", request.queue)
-    if not 0 < len(request.task_id) <= SHORT:
-        _key("task_id", request.task_id, needed=True)
-    if ":" in request.task_id:
-        raise Invalid(
-            "invalid_request",
-            f'The task id {request.task_id!r} has a ":"; such ids are those of activities.',
-            remedy="Give an id without a colon, or none: one is made.",
-        )
+    _new_id("task_id", request.task_id)
     if len(request.key) > SHORT:
         _key("key", request.key)
     if request.delay or request.schedule_to_start or request.schedule_to_close or request.heartbeat:
@@ -340,6 +333,9 @@ def _one_run_id_each(request: CompleteWorkflowTasks) -> None:
             f"There are {len(request.done)} turns done and {len(request.new_run_ids)} new run ids.",
             remedy="Give one fresh run id for each turn in done.",
         )
+    for run_id in request.new_run_ids:
+        if run_id:
+            _new_id("new_run_ids", run_id)
 
 
 def _retry(policy: RetryPolicy) -> None:
@@ -386,6 +382,30 @@ def _workflow_id(value: str) -> None:
             remedy="Give an id that is not just dots.",
         )
     _bounded("workflow_id", value, limits.WORKFLOW_ID_BYTES_MAX)
+
+
+def _new_id(field: str, value: str) -> None:
+    """An id that a caller makes. With a colon it would look like an activity's, which is made of its run's id."""
+    if not 0 < len(value) <= SHORT:
+        _key(field, value, needed=True)
+    if ":" in value:
+        raise Invalid(
+            "invalid_request",
+            f'{field} is {value!r}; ids with a ":" are those of activities.',
+            remedy="Give an id without a colon.",
+        )
+    _speakable(field, value)
+
+
+def _speakable(field: str, value: str) -> None:
+    """Refuse an id that reads as another one, or as two, where ids stand one a line: in a list, a pipe, a log."""
+    if value.isprintable() and value[0] != " " != value[-1]:
+        return
+    raise Invalid(
+        "invalid_request",
+        f"{field} is {value!r}, with a control character or a space at an end.",
+        remedy="Give an id of printable characters, without spaces around it.",
+    )
 
 
 def _key(field: str, value: str, *, needed: bool = False) -> None:

@@ -98,12 +98,21 @@ def attributes_of(values: dict[str, str | int | float | bool] | None) -> dict[st
 
 def value_of(payload: Payload) -> Any:
     """Return the JSON value of a payload, or its encoding and data where it is no JSON."""
-    if payload.encoding == JSON_PLAIN and payload.data:
+    if payload.encoding == JSON_PLAIN and _is_json(payload.data):
         return msgspec.Raw(payload.data)
     form: dict[str, Any] = {"encoding": payload.encoding, "data": base64.b64encode(payload.data).decode()}
     if payload.blob:
         form["size"] = payload.size
     return form
+
+
+def _is_json(data: bytes) -> bool:
+    """Say whether ``data`` is one JSON value: a worker says what it likes, and what is none would change the answer."""
+    try:
+        msgspec.json.decode(data)
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return True
 
 
 def values_of(payloads: Payloads) -> tuple[Any, ...]:

@@ -69,6 +69,12 @@ def _load_module(name: str) -> ModuleType:
         raise CannotLoad(
             "module_raised", f"{name} cannot be imported: {error}.", remedy="Install or correct what it imports."
         ) from error
+    except SystemExit as error:
+        raise CannotLoad(
+            "module_raised",
+            f"{name} ends the program while it is imported: exit code {error.code}.",
+            remedy='Put what ends it under:  if __name__ == "__main__":',
+        ) from error
     except Exception as error:
         raise CannotLoad(
             "module_raised", f"{name} raised {type(error).__name__}: {error}", remedy="Correct it; the cause is above."

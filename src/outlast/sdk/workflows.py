@@ -166,6 +166,7 @@ class Workflow(Generic[P, R]):
             queue=options.queue,
             run_id=mint(),
             request_id=options.key or mint(),
+            keyed=bool(options.key),
             workflow_id=options.id,
             input=payloads,
             if_open=_IF_OPEN[options.if_open],
