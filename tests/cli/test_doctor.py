@@ -29,6 +29,7 @@ def test_without_a_store_there_is_nothing_to_complain_of(folder: Path, outlast: 
 
     assert (code, found["store_missing"]["level"]) == (0, "note")
     assert list(folder.iterdir()) == []
+    assert outlast("doctor")[2] == "0 problems, 2 notes\n"
 
 
 def _damage(kept: Path, _: pytest.MonkeyPatch) -> None:

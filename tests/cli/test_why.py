@@ -1,5 +1,7 @@
 """What `outlast why` and `outlast workflow show` make of what is known."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from outlast.core.failure import Failure, FailureKind
 from outlast.core.replies import PendingActivity, PendingTimer, RunStatus, TaskInfo, TaskState, WorkflowInfo
 from outlast.core.retry import RetryPolicy
 from outlast.core.units import DAY, HOUR, MINUTE, SECOND
+from tests.cli.conftest import Command
 
 NOW = 1_796_000_000 * SECOND
 BROKEN = Failure(kind=FailureKind.APPLICATION, type="CardDeclined", message="no money\nat all")
@@ -183,3 +186,40 @@ def test_instants_are_told_from_now_or_exactly() -> None:
 def test_what_a_terminal_would_obey_is_written_out() -> None:
     assert clean("a\x1b[31mb\nc") == "a\\x1b[31mb\\nc"
     assert table(("A",), [("x\ny",)]) == "A\nx\\ny\n"
+
+
+WAITING = """
+from outlast import App, Signal
+
+app = App()
+approve = Signal("approve", str)
+
+
+@app.workflow
+async def order() -> str:
+    return await approve.receive(timeout="3d")
+
+
+if __name__ == "__main__":
+    import time
+
+    with app:
+        handle = order.using(id="order-1").start()
+        while not handle.describe().timers:
+            time.sleep(0.02)
+"""
+
+
+def test_without_an_engine_why_still_says_until_when_and_a_query_says_what_it_needs(
+    folder: Path, outlast: Command
+) -> None:
+    (folder / "shop.py").write_text(WAITING)
+    subprocess.run([sys.executable, "shop.py"], cwd=folder, check=True, timeout=60)
+
+    _, why, _ = outlast("why", "order-1")
+    code, _, refused = outlast("workflow", "query", "order-1", "stage")
+
+    assert 'signal "approve", until ' in why
+    assert "(in 2 d 23 h)" in why
+    assert code == 5
+    assert "No engine is running on outlast.db, and this needs one." in refused

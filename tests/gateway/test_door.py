@@ -132,6 +132,8 @@ def test_a_misspelt_name_is_answered_with_the_nearest_one_and_its_place() -> Non
             assert query.json()["errors"][0]["parameter"] == "statuss"
             assert body.json()["remedy"] == 'Did you mean "queue"?'
             assert body.json()["errors"][0]["pointer"] == "/qeue"
+            named = await client.send("POST", "/api/v1/tasks", json={"type": "resize", "args": ["cat.png"]})
+            assert named.json()["remedy"] == 'Did you mean "input"? It is the list of arguments.'
 
     run(work)
 

@@ -37,9 +37,14 @@ def doctor(arguments: Arguments) -> int:
     for finding in found:
         put(_line(arguments, finding))
     problems = sum(1 for finding in found if finding.level is Level.PROBLEM)
+    notes = sum(1 for finding in found if finding.level is Level.NOTE)
     if not getattr(arguments, "quiet", False):
-        sys.stderr.write(f"{problems} problems, {sum(1 for one in found if one.level is Level.NOTE)} notes\n")
+        sys.stderr.write(f"{_counted(problems, 'problem')}, {_counted(notes, 'note')}\n")
     return exits.FOUND_PROBLEMS if problems else exits.DONE
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 async def _findings(arguments: Arguments) -> list[Finding]:

@@ -14,7 +14,7 @@ from outlast.core.errors import Conflict, Invalid
 SUFFIX: Final = ".tmpl"  # so that no tool takes a template for code of ours
 
 NEXT: Final = {
-    "script": ("outlast dev app.py", "python app.py", "pytest"),
+    "script": ("outlast dev app.py", "python app.py", "pip install pytest", "pytest"),
     "fastapi": ("pip install fastapi uvicorn", "uvicorn web:web", "curl -X POST localhost:8000/orders/7"),
     "django": ("pip install django", "outlast dev worker.py", "python manage.py runserver"),
 }

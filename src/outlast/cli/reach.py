@@ -166,12 +166,12 @@ class Direct:
         return tuple(found[name] for name in sorted(found))
 
     async def send(self, request: Request, *, wait: float | None = REACH_WITHIN) -> Reply:
-        """Refuse: a change needs an engine."""
+        """Refuse: what is sent is for an engine."""
         del request, wait  # refused whatever it is
         raise Unavailable(
             "unavailable",
-            f"No engine is running on {self._path}, and a change needs one.",
-            remedy="Start one: outlast serve, or the program that has the store.",
+            f"No engine is running on {self._path}, and this needs one.",
+            remedy="Start one, with a worker where code is to run: outlast dev app.py, or the program that has the store.",
         )
 
 

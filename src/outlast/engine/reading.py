@@ -296,6 +296,13 @@ class Reader:
         )
 
 
+def _due(row: RunRow, state: RunState) -> int:
+    """Return when a run that waits for a signal or a timer goes on by itself, 0 where it waits for something else."""
+    if row.closed_at or row.ready_at or state.activities:
+        return 0
+    return min((timer.fire_at for timer in state.timers.values()), default=0)
+
+
 def info_of_run(row: RunRow, tasks: list[TaskRow] | None = None) -> WorkflowInfo:
     """Return what ``row`` says, with the open ``tasks`` of the run as its activities."""
     state = codec.decode_state(row.state) if row.state else RunState()
@@ -339,6 +346,7 @@ def info_of_run(row: RunRow, tasks: list[TaskRow] | None = None) -> WorkflowInfo
         result=outcome.result if outcome else (),
         failure=outcome.failure if outcome else None,
         why=row.reason,
+        why_at=_due(row, state),
         parked=state.parked_count,
         warning=history_warning(is_open=row.closed_at == 0, events=row.next_event_id - 1, size=row.history_bytes),
         published=state.published,

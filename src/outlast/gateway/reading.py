@@ -15,6 +15,8 @@ Shape = TypeVar("Shape", bound=msgspec.Struct)
 UNREADABLE: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 FIELDS_MAX: Final = 50  # of one query
 
+_ARGUMENTS: Final = frozenset({"args", "arguments"})  # what others call the input; the nearest word would be "tags"
+
 _PLACE: Final = re.compile(r" - at `(\$|key in \$)(.*)`$", re.DOTALL)
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`$", re.DOTALL)
 _STEP: Final = re.compile(r"\.(\w+)|\[(\d+|\.\.\.)\]")
@@ -105,6 +107,8 @@ def _escaped(step: str) -> str:
 
 
 def _nearest(name: str, known: tuple[str, ...]) -> str:
+    if name in _ARGUMENTS and "input" in known:
+        return 'Did you mean "input"? It is the list of arguments.'
     if near := get_close_matches(name, known, n=1):
         return f'Did you mean "{near[0]}"?'
     return f"Use: {', '.join(known)}." if known else "Leave it out: nothing is asked here."

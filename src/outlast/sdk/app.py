@@ -225,7 +225,8 @@ class App:
                 self._close()
                 raise
         LOGGER.info(
-            "started store=%s address=%s tasks=%d workflows=%d",
+            "started %s=%s address=%s tasks=%d workflows=%d",
+            "server" if self.is_remote else "store",
             self.store,
             self.address,
             len(self.registry.tasks),

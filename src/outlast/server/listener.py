@@ -27,7 +27,7 @@ def bind(host: str, port: int) -> socket.socket:
         raise Unavailable(
             "unavailable",
             f"{host}:{port} cannot be listened on: {error.strerror}.",
-            remedy="Choose another port, or 0 for a free one.",
+            remedy="Another server may have it: see outlast doctor. Or choose another with --port, 0 for a free one.",
         ) from error
     return listening
 
