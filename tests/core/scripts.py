@@ -104,6 +104,8 @@ class Player:
         for name, *arguments in script:
             getattr(self, f"_{name}")(*arguments)
             self._gather()
+            if self.one_by_one:
+                self.world.now += 1  # which of two that are due at one instant comes first hangs on what memory holds
             self.after_each()
 
     def finish(self) -> None:
