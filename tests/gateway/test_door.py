@@ -434,3 +434,15 @@ def test_what_the_code_raises_when_it_is_asked_is_a_problem() -> None:
             assert "KeyError: no such shelf" in reply.json()["detail"]
 
     run(work)
+
+
+def test_a_query_without_a_worker_is_no_fault_of_the_server() -> None:
+    async def work() -> None:
+        async with served() as (client, _):
+            await client.send("POST", "/api/v1/workflows", json={"type": "order", "id": "o-1"})
+            reply = await client.send("POST", "/api/v1/workflows/o-1/query", json={"name": "state", "wait": "10ms"})
+
+            assert (reply.status, reply.json()["code"], reply.json()["retryable"]) == (409, "query_unanswered", True)
+            assert "start one" in reply.json()["remedy"]
+
+    run(work)

@@ -151,7 +151,7 @@ def _responses(route: Route) -> dict[str, Any]:
     responses = {str(status): _given(route, gives) for status, gives in sorted(route.gives.items())}
     by_status: dict[int, list[str]] = {}
     for code in (*DOOR_CODES, *(BODY_CODES if route.body is not None else ()), *route.refusals):
-        if code == "namespace_not_found" and route.global_:
+        if code == "namespace_not_found" and route.global_ and code not in route.refusals:
             continue
         codes = by_status.setdefault(status_of(code), [])
         if code not in codes:

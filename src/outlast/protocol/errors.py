@@ -43,7 +43,8 @@ KINDS: Final[dict[str, Kind]] = {
     "task_already_exists": Kind(409, errors.Conflict, "Use another id, or none: one is made."),
     "idempotency_key_reused": Kind(409, errors.Conflict, "Use a new key for a new request."),
     "workflow_held": Kind(409, errors.Conflict, "Start a worker whose code does not fail."),
-    "query_unanswered": Kind(504, errors.Unavailable, "Look whether a worker polls, then ask again."),
+    # 409, not 5xx: the server is well, and what is missing is a worker.
+    "query_unanswered": Kind(409, errors.Unavailable, "Look whether a worker polls, then ask again."),
     "workflow_closed": Kind(409, errors.Closed, "Start it anew, or read its result."),
     "task_closed": Kind(409, errors.Closed, "Enqueue it anew, or read its result."),
     "lease_lost": Kind(409, errors.LeaseLost, "Stop: what is done under this lease counts for nothing."),
