@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -279,7 +280,11 @@ def test_a_reader_that_takes_nothing_is_cut_off(
             listener = Listener(gateway, bind("127.0.0.1", 0))
             await listener.start()
             host, _, port = listener.address.removeprefix("http://").partition(":")
-            reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
+            narrow = socket.socket()
+            narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # the system would else take all of it in
+            narrow.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(narrow, (host, int(port)))
+            reader, writer = await asyncio.open_connection(sock=narrow, limit=1024)
             writer.write(f"GET {EVENTS} HTTP/1.1\r\nhost: {host}\r\n\r\n".encode())
             await reader.readline()
             while not any("stream_cut" in record.getMessage() for record in caplog.records):  # noqa: ASYNC110 - a log line has no event
