@@ -22,6 +22,7 @@ from outlast.core import errors, events, limits
 from outlast.gateway import openapi
 from outlast.gateway.table import ROUTES
 from outlast.protocol.errors import KINDS
+from outlast.query import fields
 from outlast.server.settings import TABLE
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -79,6 +80,36 @@ def shown(value: ast.expr | None) -> str:
         value = value.args[0]
     text = ast.unparse(value) if value else ""
     return re.sub(r"\d+", lambda found: f"{int(found[0]):,}", text).replace("*", "×")
+
+
+def filters_page() -> str:
+    """Return the page of the filter language: its fields, from the tables that check it, and its grammar."""
+    lines = [
+        MADE.format(source="src/outlast/query"),
+        "# Filters\n\n",
+        "A filter says which workflows or tasks a list shows and a count counts.\n",
+        "It is the same text in the SDK (`query=`), in REST (`?query=`) and on the command line (`--query`).\n",
+        "[Find things](../guides/find-things.md) shows it by example.\n\n",
+    ]
+    for title, table in (("Fields of workflows", fields.RUN_FIELDS), ("Fields of tasks", fields.TASK_FIELDS)):
+        lines.append(f"## {title}\n\n| field | value |\n|---|---|\n")
+        for name, field in table.items():
+            values = ", ".join(f"`{choice}`" for choice in field.choices) or KINDS_OF_FIELD[field.kind]
+            lines.append(f"| `{name}` | {values} |\n")
+        for group, what in fields.LABELS.items():
+            if group == "tag" or table is fields.RUN_FIELDS:
+                lines.append(f"| `{group}.NAME` | {what} |\n")
+        lines.append("\n")
+    grammar = ROOT.joinpath("src/outlast/query/grammar.lark").read_text()
+    lines.append(f"## Grammar\n\n```text\n{grammar}```\n")
+    return "".join(lines)
+
+
+KINDS_OF_FIELD = {
+    "text": "text",
+    "instant": "a point in time: `2h ago`, `15m ahead`, `now`, `today`, `yesterday`, a date, or an instant of RFC 3339",
+    "number": "a number",
+}
 
 
 def limits_page() -> str:
@@ -175,6 +206,7 @@ PAGES = {
     "errors.md": errors_page,
     "events.md": events_page,
     "limits.md": limits_page,
+    "filters.md": filters_page,
     "commands.md": commands_page,
     "settings.md": settings_page,
 }

@@ -161,6 +161,28 @@ def test_nothing_is_lost_or_doubled_over_cuts_and_new_engines(seed: int) -> None
     run(work)
 
 
+def test_a_commit_wakes_whoever_watches_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("outlast.gateway.watching.LOOK_EVERY", 3600.0)
+
+    async def work() -> None:
+        async with running() as (engine, _):
+            client = AsgiClient(Gateway(engine))
+            await a_run(client, 0)
+            stream = asyncio.create_task(client.send("GET", EVENTS))
+            page = asyncio.create_task(client.send("GET", "/api/v1/workflows/o-1/history?after=1&wait=20s"))
+            await asyncio.sleep(0.05)
+            await client.send("POST", "/api/v1/workflows/o-1/signal", json={"name": "go"})
+            await client.send("POST", "/api/v1/workflows/o-1/terminate")
+            async with asyncio.timeout(5):
+                told, held = await stream, await page
+
+            assert ids_of(told.body) == [1, 2, 3]
+            assert held.json()["events"][0]["event_id"] == 2
+            assert not engine.watches._events  # nobody watches any more, nothing is kept
+
+    run(work)
+
+
 def test_silence_is_broken_by_a_comment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("outlast.gateway.watching.HEARTBEAT", 0.05)
     monkeypatch.setattr("outlast.gateway.watching.LOOK_EVERY", 0.01)

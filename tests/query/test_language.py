@@ -39,6 +39,8 @@ def of_runs(text: str) -> Predicate | None:
         ("closed exists", Exists(RUN_FIELDS["closed"])),
         ("tag.plan = pro", Compare(label("tag", "plan"), EQUAL, "pro")),
         ('tag."two words" exists', Exists(label("tag", "two words"))),
+        ("tag.order = 17", Compare(label("tag", "order"), EQUAL, "17")),
+        ("tag.vip = true", Compare(label("tag", "vip"), EQUAL, "true")),
         ("attr.amount > 10", Compare(label("attr", "amount"), MORE, 10)),
         ("attr.amount > 10.5", Compare(label("attr", "amount"), MORE, 10.5)),
         ('attr.amount = "10"', Compare(label("attr", "amount"), EQUAL, "10")),
@@ -183,7 +185,8 @@ def terms(draw: st.DrawFn) -> tuple[str, Predicate]:
             value = draw(WORDS)
             return f"{name} = {quoted(value)}", Compare(field, EQUAL, value)
         case Kind.LABEL:
-            values = draw(st.lists(WORDS | NUMBERS | st.booleans(), min_size=1, max_size=3))
+            kinds = WORDS if name.startswith("tag.") else WORDS | NUMBERS | st.booleans()
+            values = draw(st.lists(kinds, min_size=1, max_size=3))
             return f"{name} in ({', '.join(map(printed, values))})", OneOf(field, tuple(values))
 
 

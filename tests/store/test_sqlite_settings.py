@@ -10,13 +10,18 @@ from typing import Any, cast
 import apsw
 import pytest
 
+from outlast.core.units import Instant
 from outlast.core.writes import AttemptRow, DedupRow, HistoryRow, MessageRow, ParkedRow, RunRow, TaskRow, TimerRow
+from outlast.query.check import filter_of
+from outlast.query.fields import RUN_FIELDS
+from outlast.query.predicate import Predicate
 from outlast.store.base import RunFilter, StoreError, TaskFilter
-from outlast.store.sqlite import listing
+from outlast.store.sqlite import listing, reading
 from outlast.store.sqlite.connection import Connection, Cursor, connect, settings_of, wanted_settings
 from outlast.store.sqlite.queries import RUN_TROUBLE, TASK_TROUBLE
 from outlast.store.sqlite.store import SqliteStore
 from tests.store.kept import Kept
+from tests.store.rows import ready_task, run_row
 
 COLUMNS = {
     "runs": RunRow, "tasks": TaskRow, "attempts": AttemptRow, "history": HistoryRow, "parked": ParkedRow,
@@ -157,6 +162,11 @@ def test_a_page_is_read_from_its_index_and_not_sorted(tmp_path: Path, index: str
     assert index in plan[0]
 
 
+def asked(query: str) -> Predicate | None:
+    """Return what a filter asks of runs."""
+    return filter_of(query, RUN_FIELDS, now=Instant(1))
+
+
 @pytest.mark.parametrize(
     ("listed", "index"),
     [
@@ -166,8 +176,24 @@ def test_a_page_is_read_from_its_index_and_not_sorted(tmp_path: Path, index: str
         (TaskFilter(namespace="n", run_id="r"), "(task_id>? AND task_id<?)"),
         (TaskFilter(namespace="n", state="failed"), "tasks_by_trouble (namespace=? AND state=?)"),
         (TaskFilter(namespace="n", state="leased"), "tasks_leased"),
+        (RunFilter(namespace="n", where=asked("id = w")), "runs_by_workflow (namespace=? AND workflow_id=?)"),
+        (
+            RunFilter(namespace="n", where=asked("tag.plan = pro")),
+            "labels_by_value (namespace=? AND of=? AND name=? AND",
+        ),
+        (RunFilter(namespace="n", where=asked("started > now and started < now")), "(namespace=? AND started_at>? AND"),
     ],
-    ids=["workflow", "failed_runs", "runs", "activities", "failed_tasks", "leased_tasks"],
+    ids=[
+        "workflow",
+        "failed_runs",
+        "runs",
+        "activities",
+        "failed_tasks",
+        "leased_tasks",
+        "workflow asked",
+        "label",
+        "times",
+    ],
 )
 def test_a_list_is_read_from_the_index_that_narrows_it(
     tmp_path: Path, listed: RunFilter | TaskFilter, index: str
@@ -180,6 +206,23 @@ def test_a_list_is_read_from_the_index_that_narrows_it(
             listing.list_tasks(cast("Connection", asked), listed)
 
     assert index in asked.plans[0]
+
+
+def test_queues_are_read_from_indexes_and_sorted_by_none(tmp_path: Path) -> None:
+    with opened(tmp_path / "shard.db") as kept:
+        kept.claim()
+        kept.write(ready_task("a", queue="q"), run_row("r", ready_at=5))
+        asked = Explained(writer_of(kept))
+        reading.read_waiting(cast("Connection", asked), "default", "q")
+        reading.read_turns(cast("Connection", asked))
+
+    types, count, oldest, *_ = asked.plans
+    assert "COVERING INDEX tasks_ready (namespace=? AND queue=? AND type>?)" in types
+    assert "COVERING INDEX tasks_ready (namespace=? AND queue=? AND type=?)" in count
+    assert "INDEX tasks_ready (namespace=? AND queue=? AND type=?)" in oldest
+    assert "runs_ready" in asked.plans[-1]
+    assert not any("TEMP B-TREE FOR ORDER BY" in plan for plan in (types, count, oldest))
+    assert not any("SCAN tasks" in plan for plan in asked.plans)
 
 
 class Explained:

@@ -33,6 +33,7 @@ from outlast.engine.shard.mailbox import Letter
 from outlast.engine.shard.shell import Shell, inline
 from outlast.engine.sweeping import Sweeper
 from outlast.engine.ticket import FutureTicket, Ticket
+from outlast.engine.watches import Watches
 from outlast.protocol.errors import refused
 from outlast.protocol.interpreter import Tuned
 from outlast.store.base import BlobStore, Store, StoreError
@@ -81,6 +82,7 @@ class Engine:
         self._blobs_used = not blobs.unused
         self.namespaces = Namespaces(frozenset(namespaces), any_name=any_namespace)
         self._config = config or ShardConfig()
+        self.watches = Watches()
         self._shell = Shell(
             store,
             config=self._config,
@@ -89,6 +91,7 @@ class Engine:
             owner=owner,
             release=self._release,
             reopened=self._reopened,
+            committed=self.watches.committed,
         )
         self._sweeper = Sweeper(store, self.namespaces, clock, self._ask)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -301,6 +304,7 @@ class Engine:
             )
 
     def _reopened(self) -> None:
+        self.watches.anything_may_have_moved()
         self._spawn(self._read_namespaces(), "namespaces")
         self.on_reopen()
 

@@ -25,7 +25,7 @@ from outlast.store.base import StoreError
 
 LOG: Final = logging.getLogger("outlast.gateway")
 
-LOOK_EVERY: Final = 0.1  # seconds between looks for new events
+LOOK_EVERY: Final = 1.0  # seconds between looks whether the engine still runs; new events are told
 HEARTBEAT: Final = 15.0  # seconds of silence after which a comment keeps proxies from closing the connection
 EVENT_STREAM: Final = "text/event-stream"
 _NUMBER: Final = re.compile(r"\d{1,15}", re.ASCII)
@@ -54,16 +54,20 @@ async def history_after(
     """
     loop = asyncio.get_running_loop()
     ends = loop.time() + wait
-    while True:
-        page = _cut(await _read(exchange, workflow_id, run_id, after), limit)
-        if page.events:
-            return page, closes(page)
-        if not run_id and await _is_closed(exchange, page, after):
+    page = _cut(await _read(exchange, workflow_id, run_id, after), limit)
+    if page.events:
+        return page, closes(page)
+    with exchange.engine.watches.watch(page.run_id) as moved:
+        if await _is_closed(exchange, page, after):
             return page, True
-        if loop.time() >= ends:
-            return page, False
-        run_id = page.run_id
-        await exchange.pause(min(LOOK_EVERY, max(0.001, ends - loop.time())))
+        while True:
+            moved.clear()
+            page = _cut(await _read(exchange, workflow_id, page.run_id, after), limit)
+            if page.events:
+                return page, closes(page)
+            if exchange.engine.stopped or loop.time() >= ends:
+                return page, False
+            await exchange.pause(min(LOOK_EVERY, max(0.001, ends - loop.time())), until=moved)
 
 
 async def event_stream(exchange: Exchange, workflow_id: str, run_id: str, *, after: int) -> Answer | StreamAnswer:
@@ -106,26 +110,29 @@ async def _pieces(exchange: Exchange, page: HistoryPage, after: int, *, closed: 
     loop = asyncio.get_running_loop()
     yield b"retry: 1000\n\n"
     spoke_at = loop.time()
-    while not exchange.engine.stopped:
-        if page.events:
-            yield b"".join(_message(page.run_id, event.event_id, event) for event in events_out(page))
-            spoke_at = loop.time()
-            after = page.first_event_id + len(page.events) - 1
-            closed = closes(page)
-        if closed:
-            yield _end(page.run_id, after)
-            return
-        if not page.next_event_id:
-            await exchange.pause(LOOK_EVERY)
-            if loop.time() - spoke_at >= HEARTBEAT:
-                yield b": still here\n\n"
+    with exchange.engine.watches.watch(page.run_id) as moved:
+        moved.set()  # what was committed since the page was read
+        while not exchange.engine.stopped:
+            if page.events:
+                yield b"".join(_message(page.run_id, event.event_id, event) for event in events_out(page))
                 spoke_at = loop.time()
-        try:
-            page = await _read(exchange, page.workflow_id, page.run_id, after)
-        except (Refusal, StoreError) as error:
-            # The reader comes back with its cursor and is told then what is wrong.
-            LOG.info("stream_ended request=%s code=%s", exchange.request_id, error.code)
-            return
+                after = page.first_event_id + len(page.events) - 1
+                closed = closes(page)
+            if closed:
+                yield _end(page.run_id, after)
+                return
+            while not page.next_event_id and not moved.is_set() and not exchange.engine.stopped:
+                await exchange.pause(LOOK_EVERY, until=moved)
+                if loop.time() - spoke_at >= HEARTBEAT:
+                    yield b": still here\n\n"
+                    spoke_at = loop.time()
+            moved.clear()
+            try:
+                page = await _read(exchange, page.workflow_id, page.run_id, after)
+            except (Refusal, StoreError) as error:
+                # The reader comes back with its cursor and is told then what is wrong.
+                LOG.info("stream_ended request=%s code=%s", exchange.request_id, error.code)
+                return
 
 
 async def _read(exchange: Exchange, workflow_id: str, run_id: str, after: int) -> HistoryPage:

@@ -142,7 +142,7 @@ class _Check:
                 return text.text
             case Kind.LABEL:
                 _plain(field, text)
-                return _label_value(text)
+                return text.text if field.column.startswith("tag.") else _label_value(text)  # tags are text
 
 
 def _plain(field: Field, text: Text) -> None:

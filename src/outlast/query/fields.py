@@ -33,7 +33,10 @@ TASK_FIELDS: Final[dict[str, Field]] = {
     "due": Field("due", Kind.INSTANT, "run_at"),
     "closed": Field("closed", Kind.INSTANT, "closed_at"),
 }
-LABELS: Final = {"tag": "what was given at the start", "attr": "search attributes of a run"}
+LABELS: Final = {
+    "tag": "text: a tag that was given when it was made",
+    "attr": "text, a number, or `true` or `false`: a search attribute that the workflow has set",
+}
 
 
 def label(group: str, name: str) -> Field:

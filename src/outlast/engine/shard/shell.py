@@ -61,11 +61,11 @@ class Shell:
         owner: str,
         release: Callable[[Ticket, Reply, Letter | None], None],
         reopened: Callable[[], None] = lambda: None,
+        committed: Callable[[Batch], None] = lambda _: None,
         mailbox: Mailbox | None = None,
     ) -> None:
-        """``release`` hands an answer to its caller, together with what was asked; ``reopened`` hears of a reopened store.
-
-        Neither may raise.
+        """``release`` hands an answer to its caller, together with what was asked; ``reopened`` hears of a reopened store,
+        ``committed`` of each batch that is done, before its answers leave. None may raise.
         """
         self._store = store
         self._config = config
@@ -74,6 +74,7 @@ class Shell:
         self._owner = owner
         self._release = release
         self._reopened = reopened
+        self._committed = committed
         self._mailbox = mailbox or Mailbox()
         self._core: ShardCore | None = None
         self._open: dict[Ticket, Letter] = {}
@@ -295,6 +296,8 @@ class Shell:
         finally:
             # Also when this task is cancelled: then the outcome is UNKNOWN, as it may yet happen.
             self._committing = None
+            if outcome is CommitOutcome.DONE:
+                self._committed(batch)
             self._observer.on_commit(outcome, rows=batch.rows(), seconds=monotonic() - began)
             if self._core is core:
                 self._on_commit(core, batch.number, outcome)
