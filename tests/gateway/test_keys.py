@@ -171,3 +171,20 @@ def test_a_signal_with_the_same_key_arrives_once() -> None:
             assert [event["kind"] for event in history["events"]].count("WorkflowExecutionSignaled") == 1
 
     run(work)
+
+
+@pytest.mark.parametrize(
+    "item", [b'{"type":"b","inpu\xce":1}', b'{"type":"b","input":[' + b"[" * 20_000 + b"]" * 20_000 + b"]}"]
+)
+def test_a_keyed_batch_that_cannot_be_read_whole_leaves_no_trace(item: bytes) -> None:
+    async def work() -> None:
+        async with served() as (client, transport):
+            body = b'{"items":[{"type":"a"},' + item + b"]}"
+            reply = await client.send("POST", "/api/v1/tasks:batch", body=body, headers=KEY)
+            good = await client.send("POST", "/api/v1/tasks:batch", json={"items": [{"type": "a"}]}, headers=KEY)
+
+            assert (reply.status, reply.json()["code"]) == (400, "malformed_body")
+            assert good.json()["items"][0]["status"] == 201
+            assert len((await transport.list_tasks()).tasks) == 1
+
+    run(work)
