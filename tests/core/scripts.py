@@ -304,6 +304,9 @@ class Player:
         self.world.pass_time(seconds)
 
     def _stall(self, seconds: float) -> None:
+        if self.one_by_one:
+            self.world.pass_time(seconds)  # of what has become due in one stretch, what memory holds comes first
+            return
         self.world.stall(seconds)
         self.world.tick()
 
