@@ -18,7 +18,8 @@ from outlast.core.admin import (
     UpdateNamespace,
     WorkersInfo,
 )
-from outlast.core.replies import Refused, TaskInfo, WorkflowInfo, WorkflowStarted
+from outlast.core.replies import Refused, TaskEnqueuedReply, TaskInfo, WorkflowInfo, WorkflowStarted
+from outlast.core.shard.config import ShardConfig
 from outlast.core.units import DAY, FOREVER, HOUR
 from tests.core.world import World, enqueue_of
 
@@ -227,3 +228,40 @@ def test_a_shard_forgets_that_it_has_forgotten(kept: str) -> None:
     world.send(enqueue_of(f"later-{kept}"))
 
     assert not world.core.shard.forgotten
+
+
+def test_a_page_of_ready_tasks_brings_nothing_back_that_was_forgotten() -> None:
+    world = World(config=ShardConfig(window_max=2, window_low=1, page_rows=2))
+    for n in range(4):
+        world.enqueue(f"t{n}")
+    world.hold_loads = True
+    first = world.lease()  # the window runs short, and the page of the tasks behind it is asked for
+    assert world.pages
+    world.cancel_task("t3")
+    world.ask(Forget(tasks=("t3",), closed_before=world.now + 1), Forgotten)
+    world.hold_loads = False
+
+    world.hand_in()
+
+    assert first.token.task_id == "t0"
+    assert world.ready_tasks() == ["t1", "t2"]
+    assert "t3" not in world.tables.tasks
+
+
+def test_a_namespace_that_is_being_deleted_takes_no_more_work() -> None:
+    world = World()
+    create(world)
+    first = enqueue_of("t-1")
+    world.ask(first, TaskEnqueuedReply, namespace="shop")
+    world.ask(DeleteNamespace(name="shop", request_id="r2", confirm="shop", force=True), NamespaceInfo)
+    start = i.StartWorkflow(type="order", queue="default", run_id="run-9", request_id="s-9", workflow_id="w")
+
+    refused = [
+        code_of(world, enqueue_of("t-2"), namespace="shop"),
+        code_of(world, start, namespace="shop"),
+    ]
+    again = world.ask(first, TaskEnqueuedReply, namespace="shop")
+
+    assert refused == ["namespace_not_found", "namespace_not_found"]
+    assert again.replayed
+    assert set(world.tables.tasks) == {"t-1"}

@@ -5,6 +5,7 @@ import pytest
 from outlast.core import commands as c
 from outlast.core import inputs as i
 from outlast.core import limits, replies
+from outlast.core.admin import Forget, Forgotten
 from outlast.core.shard.config import ShardConfig
 from tests.core.world import World, failure, payload
 
@@ -276,3 +277,17 @@ def test_more_than_may_be_published_fails_the_turn(details: dict[str, object]) -
     assert reply.refused is not None
     assert reply.refused.code == "bad_command"
     assert world.run_info().published is None
+
+
+def test_a_run_that_is_forgotten_while_it_is_asked_answers_that_it_is_gone() -> None:
+    world = waiting_run()
+    world.terminate()
+    run_id = world.run_info().run_id
+    ticket = world.send(query_of())
+
+    world.ask(Forget(runs=(run_id,), closed_before=world.now + 1), Forgotten)
+    world.poll()
+
+    reply = world.answers[ticket]
+    assert isinstance(reply, replies.Refused)
+    assert reply.code == "workflow_not_found"

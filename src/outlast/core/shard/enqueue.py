@@ -14,6 +14,7 @@ from outlast.core.replies import TaskEnqueuedReply
 from outlast.core.retry import DEFAULT_POLICY
 from outlast.core.run import Run
 from outlast.core.shard import dedup
+from outlast.core.shard.namespaces import require_active
 from outlast.core.shard.readiness import add, require_queues
 from outlast.core.shard.state import Shard
 from outlast.core.task import Task
@@ -28,6 +29,7 @@ def enqueue(shard: Shard, request: EnqueueTask, *, namespace: str, principal: st
 
     Raises:
         Conflict: the id is taken, or the key was used for another request.
+        NotFound: the namespace is being deleted.
         TooLarge: the namespace has as many queues as it may have.
     """
     fingerprint = request.fingerprint or fingerprint_of(request)
@@ -43,6 +45,7 @@ def enqueue(shard: Shard, request: EnqueueTask, *, namespace: str, principal: st
             known_id == request.task_id or (known.spec.key, known.namespace) == (request.key, namespace)
         ):
             return _known_task(known, request, namespace, fingerprint)
+    require_active(shard, namespace)
     require_queues(shard, namespace, {request.queue})
     task = Task(
         namespace=namespace,

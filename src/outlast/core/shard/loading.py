@@ -167,7 +167,8 @@ def take_in(shard: Shard, loading: Loading, load_id: int, page: Page) -> None:
             shard.timers.page_read(keys, at_end=len(keys) < load.limit, committed_at_ask=asked.committed)
         case LoadLeasedTasks() as load:
             for row in page.tasks:
-                adopt(shard, task_of(row))
+                if row.task_id not in shard.forgotten:
+                    adopt(shard, task_of(row))
             if len(page.tasks) >= load.limit:
                 ask(shard, loading, LoadLeasedTasks(after=page.tasks[-1].task_id, limit=load.limit))
             else:
@@ -242,6 +243,8 @@ def _take_ready(shard: Shard, load: LoadReadyTasks, page: Page, committed: int) 
     keys: list[tuple[int, str]] = []
     for row in page.tasks:
         keys.append((row.order_key, row.task_id))
+        if row.task_id in shard.forgotten:
+            continue  # the page is older than its end
         task = adopt(shard, task_of(row))
         if task.ready and not task.in_window and task.task_id not in shard.hosts:
             task.in_window = True

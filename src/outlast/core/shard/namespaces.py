@@ -96,6 +96,21 @@ def delete(shard: Shard, request: DeleteNamespace) -> NamespaceInfo:
     )  # fmt: skip
 
 
+def require_active(shard: Shard, namespace: str) -> None:
+    """Refuse new work for a namespace that is being deleted: the door may have let it in before it heard of that.
+
+    Raises:
+        NotFound: it is being deleted.
+    """
+    known = shard.namespaces.get(namespace)
+    if known is not None and known.state is NamespaceState.DELETING:
+        raise NotFound(
+            "namespace_not_found",
+            f'The namespace "{namespace}" is being deleted.',
+            remedy="Use another one, or make it anew when it is gone.",
+        )
+
+
 def drop(shard: Shard, request: DropNamespace) -> Forgotten:
     """Remove the row of a namespace that is being deleted.
 

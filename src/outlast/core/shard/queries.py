@@ -52,17 +52,23 @@ def forget(shard: Shard, ticket: object) -> bool:
 
 
 def wake(shard: Shard) -> None:
-    """Have matching look where a query can be given out."""
-    for query in shard.queries.values():
-        if not query.given and (run := _ready(shard, query)) is not None:
-            shard.hot[run.namespace, run.queue] = None
+    """Have matching look where a query can be given out, and have runs read that left memory meanwhile."""
+    for query in [query for query in shard.queries.values() if not query.given]:
+        run = shard.runs.get(query.run_id)
+        if run is not None:
+            if _ready(shard, query) is not None:
+                shard.hot[run.namespace, run.queue] = None
+        elif query.run_id in shard.forgotten or ("run", query.run_id) in shard.absent:
+            gone = runs.not_found(query.namespace, query.request.workflow_id, query.run_id)
+            _refuse(shard, query, gone.code, gone.fact, gone.remedy)
+        else:
+            shard.recalled[query.run_id] = None
 
 
 def _ready(shard: Shard, query: OpenQuery) -> Run | None:
-    """Return the run that is asked if its code has seen all that there is."""
+    """Return the run that is asked if it is in memory and its code has seen all that there is."""
     run = shard.runs.get(query.run_id)
     if run is None:
-        shard.recalled[query.run_id] = None
         return None
     settled = run.turn is None and run.ready_at == 0 and not run.parked and run.state.last_task_completed_id > 0
     return run if settled or not run.open else None

@@ -25,6 +25,7 @@ from outlast.core.shard import dedup, offers, tasks, timing, why
 from outlast.core.shard.admitted import RunOverLimit
 from outlast.core.shard.freshness import note
 from outlast.core.shard.histories import append, drop_parked, flush_parked
+from outlast.core.shard.namespaces import require_active
 from outlast.core.shard.state import Shard, Waiter
 from outlast.core.writes import RunFixed, TimerKind, TimerRow
 
@@ -64,6 +65,7 @@ def start(shard: Shard, request: StartWorkflow, *, namespace: str, principal: st
                 workflow_id=workflow_id,
             )
         return WorkflowStarted(workflow_id=workflow_id, run_id=first.run_id, started=first.made, replayed=True)
+    require_active(shard, namespace)
     if request.run_id in shard.runs:
         raise Conflict(
             "workflow_already_open", f"Run id {request.run_id} is taken.", remedy="Mint a new run id for each start."
@@ -245,14 +247,19 @@ def find_run(shard: Shard, namespace: str, workflow_id: str, run_id: str) -> Run
     """
     run = shard.runs.get(run_id) if run_id else latest_run(shard, namespace, workflow_id)
     if run is None or run.namespace != namespace or run.workflow_id != workflow_id:
-        which = f"run {run_id} of workflow {workflow_id}" if run_id else f"workflow {workflow_id}"
-        raise NotFound(
-            "workflow_not_found",
-            f"There is no {which} in namespace {namespace}.",
-            remedy="Look at the id and the namespace; closed runs are kept for the retention time only.",
-            workflow_id=workflow_id,
-        )
+        raise not_found(namespace, workflow_id, run_id)
     return run
+
+
+def not_found(namespace: str, workflow_id: str, run_id: str) -> NotFound:
+    """Return the refusal for a run that is not there; an empty ``run_id`` means the latest."""
+    which = f"run {run_id} of workflow {workflow_id}" if run_id else f"workflow {workflow_id}"
+    return NotFound(
+        "workflow_not_found",
+        f"There is no {which} in namespace {namespace}.",
+        remedy="Look at the id and the namespace; closed runs are kept for the retention time only.",
+        workflow_id=workflow_id,
+    )
 
 
 # --- reach -----------------------------------------------------------------------------------------------------------
