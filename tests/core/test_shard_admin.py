@@ -23,6 +23,7 @@ from outlast.core.shard.config import ShardConfig
 from outlast.core.units import DAY, FOREVER, HOUR
 from tests.core.world import World, enqueue_of
 
+BRIEF = ShardConfig(idempotency_window=1)  # keys are over as soon as time has passed at all
 SETTINGS = NamespaceSettings(description="for orders", retention=DAY)
 
 
@@ -116,13 +117,14 @@ def test_a_namespace_goes_only_when_nothing_is_left_in_it() -> None:
 
 
 def forget(world: World, **what: Any) -> Forgotten:
-    """Forget what closed until now."""
-    request = Forget(closed_before=world.now + 1, **what)
+    """Forget what closed until now, in a world of brief keys."""
+    world.now += 2
+    request = Forget(closed_before=world.now, **what)
     return world.ask(request, Forgotten)
 
 
 def test_a_closed_run_is_forgotten_with_all_that_belongs_to_it() -> None:
-    world = World()
+    world = World(config=BRIEF)
     started = world.ask(
         i.StartWorkflow(type="order", queue="q", run_id="r-1", request_id="s-1", workflow_id="w-1", tags={"a": "b"}),
         WorkflowStarted,
@@ -153,7 +155,7 @@ def test_what_is_open_or_closed_later_is_not_forgotten() -> None:
 
 
 def test_a_task_is_forgotten_out_of_the_counters_too() -> None:
-    world = World()
+    world = World(config=BRIEF)
     world.send(enqueue_of("t-1"))
     world.send(i.CancelTask(task_id="t-1"))
     world.restart()
@@ -167,12 +169,13 @@ def test_a_task_is_forgotten_out_of_the_counters_too() -> None:
 
 
 def test_a_page_from_before_does_not_bring_back_what_was_forgotten() -> None:
-    world = World()
+    world = World(config=BRIEF)
     world.ask(i.StartWorkflow(type="o", queue="q", run_id="r-1", request_id="s", workflow_id="w"), WorkflowStarted)
     world.send(i.TerminateWorkflow(workflow_id="w", request_id="x"))
     world.send(enqueue_of("t-1"))
     world.send(i.CancelTask(task_id="t-1"))
 
+    world.now += 2
     world.hold_commits = True
     ticket = world.send(Forget(runs=("r-1",), tasks=("t-1",), closed_before=FOREVER))
     run = world.send(i.DescribeWorkflow(workflow_id="w"))  # the store still has the rows that its page is made of
@@ -188,11 +191,12 @@ def test_a_page_from_before_does_not_bring_back_what_was_forgotten() -> None:
 
 
 def test_a_workflow_id_can_be_used_while_its_last_run_is_being_forgotten() -> None:
-    world = World()
+    world = World(config=BRIEF)
     start = i.StartWorkflow(type="o", queue="q", run_id="r-1", request_id="s", workflow_id="w")
     world.ask(start, WorkflowStarted)
     world.send(i.TerminateWorkflow(workflow_id="w", request_id="x"))
 
+    world.now += 2
     world.hold_commits = True
     world.send(Forget(runs=("r-1",), closed_before=FOREVER))
     again = world.send(i.StartWorkflow(type="o", queue="q", run_id="r-2", request_id="s2", workflow_id="w"))
@@ -221,7 +225,7 @@ def test_workers_are_described_by_their_last_poll() -> None:
 
 @pytest.mark.parametrize("kept", ["runs", "tasks"])
 def test_a_shard_forgets_that_it_has_forgotten(kept: str) -> None:
-    world = World()
+    world = World(config=BRIEF)
     world.send(enqueue_of("t-1"))
     world.send(i.CancelTask(task_id="t-1"))
     forget(world, tasks=("t-1",))
@@ -231,14 +235,14 @@ def test_a_shard_forgets_that_it_has_forgotten(kept: str) -> None:
 
 
 def test_a_page_of_ready_tasks_brings_nothing_back_that_was_forgotten() -> None:
-    world = World(config=ShardConfig(window_max=2, window_low=1, page_rows=2))
+    world = World(config=ShardConfig(idempotency_window=1, window_max=2, window_low=1, page_rows=2))
     for n in range(4):
         world.enqueue(f"t{n}")
     world.hold_loads = True
     first = world.lease()  # the window runs short, and the page of the tasks behind it is asked for
     assert world.pages
     world.cancel_task("t3")
-    world.ask(Forget(tasks=("t3",), closed_before=world.now + 1), Forgotten)
+    assert forget(world, tasks=("t3",)) == Forgotten(tasks=1)
     world.hold_loads = False
 
     world.hand_in()
@@ -265,3 +269,33 @@ def test_a_namespace_that_is_being_deleted_takes_no_more_work() -> None:
     assert refused == ["namespace_not_found", "namespace_not_found"]
     assert again.replayed
     assert set(world.tables.tasks) == {"t-1"}
+
+
+def test_nothing_is_forgotten_while_its_key_still_binds() -> None:
+    world = World()
+    start = i.StartWorkflow(type="order", queue="q", run_id="r-1", request_id="s-1")
+    first = world.ask(start, WorkflowStarted)
+    world.send(i.TerminateWorkflow(workflow_id=first.workflow_id, request_id="x"))
+    world.send(enqueue_of("t-1"))
+    world.send(i.CancelTask(task_id="t-1"))
+    world.now += DAY - 1
+
+    early = world.ask(Forget(runs=("r-1",), tasks=("t-1",), closed_before=FOREVER), Forgotten)
+    again = world.ask(start, WorkflowStarted)
+    world.now += 2
+    late = world.ask(Forget(runs=("r-1",), tasks=("t-1",), closed_before=FOREVER), Forgotten)
+
+    assert (early, late) == (Forgotten(), Forgotten(runs=1, tasks=1))
+    assert (again.run_id, again.replayed) == ("r-1", True)
+
+
+def test_a_namespace_that_ends_takes_keys_along() -> None:
+    world = World()
+    create(world)
+    world.ask(enqueue_of("t-1"), TaskEnqueuedReply, namespace="shop")
+    world.send(i.CancelTask(task_id="t-1"), namespace="shop")
+    world.ask(DeleteNamespace(name="shop", request_id="r2", confirm="shop"), NamespaceInfo)
+
+    done = world.ask(Forget(tasks=("t-1",), closed_before=FOREVER), Forgotten, namespace="shop")
+
+    assert done == Forgotten(tasks=1)

@@ -16,9 +16,9 @@ def query_of(name: str = "count", **options: object) -> i.QueryWorkflow:
     return i.QueryWorkflow(workflow_id="w", name=name, **options)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-def waiting_run(*, cached: bool = True) -> World:
+def waiting_run(*, cached: bool = True, config: ShardConfig | None = None) -> World:
     """Return a world with one run that waits, in the memory of worker "one" if ``cached``."""
-    world = World()
+    world = World(config=config or ShardConfig())
     world.start()
     world.do(world.turn(), TIMER, cached=cached)
     return world
@@ -280,10 +280,11 @@ def test_more_than_may_be_published_fails_the_turn(details: dict[str, object]) -
 
 
 def test_a_run_that_is_forgotten_while_it_is_asked_answers_that_it_is_gone() -> None:
-    world = waiting_run()
+    world = waiting_run(config=ShardConfig(idempotency_window=1))
     world.terminate()
     run_id = world.run_info().run_id
     ticket = world.send(query_of())
+    world.now += 2
 
     world.ask(Forget(runs=(run_id,), closed_before=world.now + 1), Forgotten)
     world.poll()

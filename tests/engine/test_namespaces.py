@@ -17,6 +17,7 @@ from outlast.core.admin import (
 from outlast.core.errors import Busy, Conflict, Invalid, NotFound, TooLarge
 from outlast.core.inputs import CancelTask, DescribeTask, EnqueueTasks, TerminateWorkflow
 from outlast.core.payload import Payload
+from outlast.core.shard.config import ShardConfig
 from outlast.core.units import HOUR
 from outlast.engine.frontend import Engine
 from outlast.engine.inprocess import InProcessTransport
@@ -149,7 +150,7 @@ def test_a_deleted_namespace_is_gone_with_all_it_held() -> None:
 def test_what_closed_before_the_retention_is_forgotten() -> None:
     async def work() -> None:
         store = MemoryStore()
-        async with running(store) as (engine, transport):
+        async with running(store, config=ShardConfig(idempotency_window=1)) as (engine, transport):
             await transport.call(shop(retention=HOUR))
             other = InProcessTransport(engine, namespace="shop")
             for name in ("old", "open"):

@@ -4,13 +4,21 @@ A run's activities are forgotten before the run: their rows would be found by no
 """
 
 from outlast.core.admin import Forget, Forgotten
+from outlast.core.shard.namespaces import is_ending
 from outlast.core.shard.state import Shard
 
 
 def forget(shard: Shard, request: Forget, *, namespace: str) -> Forgotten:
-    """Remove those runs and tasks that closed before ``closed_before`` and that nothing waits for any more."""
-    runs = sum(_forget_run(shard, run_id, request.closed_before, namespace) for run_id in request.runs)
-    tasks = sum(_forget_task(shard, task_id, request.closed_before, namespace) for task_id in request.tasks)
+    """Remove those runs and tasks that closed before ``closed_before`` and that nothing waits for any more.
+
+    Many are what is known of their own key. So none goes before the window of its key is over, however short the retention,
+    unless its namespace goes with it.
+    """
+    before = request.closed_before
+    if not is_ending(shard, namespace):
+        before = min(before, shard.now - shard.config.idempotency_window)
+    runs = sum(_forget_run(shard, run_id, before, namespace) for run_id in request.runs)
+    tasks = sum(_forget_task(shard, task_id, before, namespace) for task_id in request.tasks)
     return Forgotten(runs=runs, tasks=tasks)
 
 

@@ -96,14 +96,19 @@ def delete(shard: Shard, request: DeleteNamespace) -> NamespaceInfo:
     )  # fmt: skip
 
 
+def is_ending(shard: Shard, namespace: str) -> bool:
+    """Return whether a namespace is being deleted."""
+    known = shard.namespaces.get(namespace)
+    return known is not None and known.state is NamespaceState.DELETING
+
+
 def require_active(shard: Shard, namespace: str) -> None:
     """Refuse new work for a namespace that is being deleted: the door may have let it in before it heard of that.
 
     Raises:
         NotFound: it is being deleted.
     """
-    known = shard.namespaces.get(namespace)
-    if known is not None and known.state is NamespaceState.DELETING:
+    if is_ending(shard, namespace):
         raise NotFound(
             "namespace_not_found",
             f'The namespace "{namespace}" is being deleted.',
