@@ -200,3 +200,44 @@ def test_an_activity_that_nobody_starts_in_time_has_no_start() -> None:
     (event,) = world.found(started.run_id, e.ActivityTaskTimedOut)
     assert (event.timeout_type, event.started_event_id) == ("schedule_to_start", 0)
     assert world.found(started.run_id, e.ActivityTaskStarted) == []
+
+
+ACTIVITY: dict[str, object] = {"activity_id": "1", "activity_type": "pay", "task_queue": "default"}
+DETACHED_TASK: dict[str, object] = {"place": "1", "task_type": "job", "task_queue": "default"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "named"),
+    [
+        (c.ScheduleActivity, {**ACTIVITY, "priority": 77}, "priority"),
+        (c.ScheduleActivity, {**ACTIVITY, "task_queue": "a\nb"}, "queue"),
+        (c.ScheduleActivity, {**ACTIVITY, "activity_type": "x" * 300}, "type"),
+        (c.ScheduleActivity, {**ACTIVITY, "retry": RetryPolicy(factor=0.5)}, "retry.factor"),
+        (c.EnqueueDetached, {**DETACHED_TASK, "priority": 0}, "priority"),
+        (c.EnqueueDetached, {**DETACHED_TASK, "delay": -1}, "delay"),
+        (c.EnqueueDetached, {**DETACHED_TASK, "task_queue": ""}, "queue"),
+        (c.RecordMarker, {"marker_name": ""}, "marker_name"),
+        (c.UpsertSearchAttributes, {"search_attributes": {"": payload("1")}}, "search_attributes"),
+        (c.ContinueAsNew, {"run_timeout": -4}, "run_timeout"),
+        (c.ContinueAsNew, {"workflow_type": "\n"}, "workflow_type"),
+        (c.ContinueAsNew, {"task_queue": "x" * 300}, "task_queue"),
+    ],
+    ids=[
+        "priority", "queue", "type", "factor", "detached priority", "detached delay", "detached queue", "marker",
+        "attribute", "timeout", "next type", "next queue",
+    ],
+)  # fmt: skip
+def test_a_command_is_held_to_what_a_request_is(kind: type, fields: dict[str, object], named: str) -> None:
+    world = World()
+    started = world.start()
+
+    reply = world.do(world.turn(), kind(**fields), TIMER_OF_ITS_OWN)
+
+    assert reply.refused is not None
+    assert reply.refused.code == "bad_command"
+    assert named in reply.refused.fact
+    assert world.kinds(started.run_id)[1:] == ["WorkflowTaskScheduled", "WorkflowTaskStarted", "WorkflowTaskFailed"]
+    assert world.run_info().task_state == "backoff"
+
+
+TIMER_OF_ITS_OWN = c.StartTimer(timer_id="own", start_to_fire=SECOND)

@@ -130,14 +130,14 @@ def validate(request: Request) -> None:
             _count("items", len(request.items), 1, limits.BATCH_ITEMS_MAX)
         case SignalWorkflow():
             _workflow_id(request.workflow_id)
-            _name("name", request.name)
+            check_name("name", request.name)
             _key("request_id", request.request_id, needed=True)
-            _headers(request.headers)
+            check_headers(request.headers)
         case QueryWorkflow():
             _workflow_id(request.workflow_id)
-            _name("name", request.name)
-            _headers(request.headers)
-            _span("wait", request.wait, longest=limits.POLL_WAIT_MAX)
+            check_name("name", request.name)
+            check_headers(request.headers)
+            check_span("wait", request.wait, longest=limits.POLL_WAIT_MAX)
         case CancelWorkflow() | TerminateWorkflow():
             _workflow_id(request.workflow_id)
             _key("request_id", request.request_id, needed=True)
@@ -203,7 +203,7 @@ def _validate_of_worker(
 def _validate_admin(request: CreateNamespace | UpdateNamespace | DeleteNamespace | DescribeWorkers) -> None:
     if isinstance(request, DescribeWorkers):
         if request.queue:
-            _name("queue", request.queue)
+            check_name("queue", request.queue)
         return
     _key("request_id", request.request_id, needed=True)
     match request:
@@ -236,7 +236,7 @@ def _namespace_name(name: str) -> None:
 
 def _namespace_settings(settings: NamespaceSettings) -> None:
     _bounded("settings.description", settings.description, limits.DESCRIPTION_BYTES_MAX)
-    _span("settings.retention", settings.retention)
+    check_span("settings.retention", settings.retention)
     _count("settings.payload_bytes_max", settings.payload_bytes_max, 0, limits.PAYLOAD_BYTES_MAX)
     _count("settings.starts_burst", settings.starts_burst, 0, STARTS_MAX)
     if not math.isfinite(settings.starts_per_second) or not 0 <= settings.starts_per_second <= STARTS_MAX:
@@ -248,8 +248,8 @@ def _namespace_settings(settings: NamespaceSettings) -> None:
 
 
 def _start(request: StartWorkflow) -> None:
-    _name("type", request.type)
-    _name("queue", request.queue)
+    check_name("type", request.type)
+    check_name("queue", request.queue)
     _new_id("run_id", request.run_id)
     if not 0 < len(request.request_id) <= SHORT:
         _key("request_id", request.request_id, needed=True)
@@ -257,37 +257,36 @@ def _start(request: StartWorkflow) -> None:
         _workflow_id(request.workflow_id)
         _speakable("workflow_id", request.workflow_id)
     if request.run_timeout or request.delay:
-        _span("run_timeout", request.run_timeout)
-        _span("delay", request.delay)
+        check_span("run_timeout", request.run_timeout)
+        check_span("delay", request.delay)
     if request.task_timeout:
-        _span("task_timeout", request.task_timeout, longest=limits.WORKFLOW_TASK_TIMEOUT_MAX)
+        check_span("task_timeout", request.task_timeout, longest=limits.WORKFLOW_TASK_TIMEOUT_MAX)
     if request.headers or request.tags:
-        _headers(request.headers)
+        check_headers(request.headers)
         _tags(request.tags)
     _payloads_of_item(request)
 
 
 def _enqueue(request: EnqueueTask) -> None:
-    _name("type", request.type)
-    _name("queue", request.queue)
+    check_name("type", request.type)
+    check_name("queue", request.queue)
     _new_id("task_id", request.task_id)
     if len(request.key) > SHORT:
         _key("key", request.key)
     if request.delay or request.schedule_to_start or request.schedule_to_close or request.heartbeat:
-        _span("delay", request.delay)
-        _span("schedule_to_start", request.schedule_to_start)
-        _span("schedule_to_close", request.schedule_to_close)
-        _span("heartbeat", request.heartbeat)
+        check_span("delay", request.delay)
+        check_span("schedule_to_start", request.schedule_to_start)
+        check_span("schedule_to_close", request.schedule_to_close)
+        check_span("heartbeat", request.heartbeat)
     if not 0 <= request.start_to_close <= limits.SPAN_MAX:
-        _span("start_to_close", request.start_to_close)
-    if not 1 <= request.priority <= 5:  # noqa: PLR2004 - the five priorities of the house
-        raise Invalid("invalid_request", f"priority is {request.priority}.", remedy="Give one of 1 (first) to 5.")
+        check_span("start_to_close", request.start_to_close)
+    check_priority(request.priority)
     if request.retry is not None:
-        _retry(request.retry)
+        check_retry(request.retry)
     if request.fairness_key:
         _key("fairness_key", request.fairness_key)
     if request.headers or request.tags:
-        _headers(request.headers)
+        check_headers(request.headers)
         _tags(request.tags)
     _payloads_of_item(request)
 
@@ -311,17 +310,17 @@ def _poll(request: Poll) -> None:
     _key("poll_id", request.poll_id, needed=True)
     _count("queues", len(request.queues), 1, limits.POLL_NAMES_MAX)
     for queue in request.queues:
-        _name("queues", queue)
+        check_name("queues", queue)
     for name in ("task_types", "workflow_types"):
         types: tuple[str, ...] = getattr(request, name)
         _count(name, len(types), 0, limits.POLL_NAMES_MAX)
         for type_ in types:
-            _name(name, type_)
+            check_name(name, type_)
     pairs = len(request.queues) * (len(request.task_types) + len(request.workflow_types))
     _count("queues times types", pairs, 0, limits.POLL_PAIRS_MAX)
     _count("slots", request.slots, 0, limits.WORKER_ITEMS_MAX)
     _count("workflow_slots", request.workflow_slots, 0, limits.WORKER_ITEMS_MAX)
-    _span("wait", request.wait, longest=limits.POLL_WAIT_MAX)
+    check_span("wait", request.wait, longest=limits.POLL_WAIT_MAX)
 
 
 def _one_run_id_each(request: CompleteWorkflowTasks) -> None:
@@ -338,18 +337,25 @@ def _one_run_id_each(request: CompleteWorkflowTasks) -> None:
             _new_id("new_run_ids", run_id)
 
 
-def _retry(policy: RetryPolicy) -> None:
+def check_retry(policy: RetryPolicy) -> None:
+    """Refuse a policy with a span, a number of attempts or a factor that none may have."""
     spans_fit = 0 <= policy.first <= limits.SPAN_MAX and 0 <= policy.longest <= limits.SPAN_MAX
     if spans_fit and 0 <= policy.attempts_max <= limits.ATTEMPTS_MAX and 1 <= policy.factor <= limits.RETRY_FACTOR_MAX:
         return
     _count("retry.attempts_max", policy.attempts_max, 0, limits.ATTEMPTS_MAX)
-    _span("retry.first", policy.first)
-    _span("retry.longest", policy.longest)
+    check_span("retry.first", policy.first)
+    check_span("retry.longest", policy.longest)
     if not math.isfinite(policy.factor) or not 1 <= policy.factor <= limits.RETRY_FACTOR_MAX:  # 0.5 would shrink pauses
         raise Invalid("invalid_request", f"retry.factor is {policy.factor}.", remedy="Give a number from 1 to 1,000.")
 
 
-def _name(field: str, value: str) -> None:
+def check_priority(value: int) -> None:
+    """Refuse what is none of the five priorities."""
+    if not 1 <= value <= 5:  # noqa: PLR2004 - the five priorities of the house
+        raise Invalid("invalid_request", f"priority is {value}.", remedy="Give one of 1 (first) to 5.")
+
+
+def check_name(field: str, value: str) -> None:
     """Names are shown to people and put into indexes: short, not empty, without control characters."""
     if value in _GOOD_NAMES:
         return
@@ -437,7 +443,8 @@ def _size(field: str, value: str) -> int:
         ) from None
 
 
-def _span(field: str, value: int, *, longest: int = limits.SPAN_MAX) -> None:
+def check_span(field: str, value: int, *, longest: int = limits.SPAN_MAX) -> None:
+    """Refuse a span below 0 or above ``longest``."""
     if not 0 <= value <= longest:
         raise Invalid(
             "invalid_request",
@@ -453,7 +460,8 @@ def _count(field: str, value: int, least: int, most: int) -> None:
         raise TooLarge("limit_exceeded", f"{field} has {value}; {most} are allowed.", remedy="Split the request.")
 
 
-def _headers(headers: Headers | None) -> None:
+def check_headers(headers: Headers | None) -> None:
+    """Refuse headers that are too large."""
     if not headers:
         return
     size = sum(len(name) + len(payload.data) for name, payload in headers.items())
@@ -470,5 +478,5 @@ def _tags(tags: dict[str, str] | None) -> None:
         return
     _count("tags", len(tags), 0, limits.TAGS_MAX)
     for name, value in tags.items():
-        _name("tags", name)
+        check_name("tags", name)
         _bounded(f"tags.{name}", value, limits.KEY_BYTES_MAX)

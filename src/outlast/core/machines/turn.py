@@ -11,7 +11,8 @@ import msgspec
 from outlast.core import commands as c
 from outlast.core import events as e
 from outlast.core import limits
-from outlast.core.errors import Invalid
+from outlast.core.errors import Invalid, TooLarge
+from outlast.core.machines.asked import check_command
 from outlast.core.payload import size_of
 from outlast.core.retry import DEFAULT_POLICY
 from outlast.core.run import PUBLISH, Run
@@ -52,6 +53,11 @@ def decide(run: Run, commands: tuple[c.Command, ...], *, completed_id: int, now:
     """
     if len(commands) > limits.COMMANDS_MAX:
         _refuse(f"The turn has {len(commands)} commands; {limits.COMMANDS_MAX} are allowed.")
+    try:
+        for command in commands:
+            check_command(command)
+    except (Invalid, TooLarge) as refusal:
+        _refuse(refusal.fact)
     if len(commands) == 1 and isinstance(commands[0], ClosingCommand):
         return Decided(closing=commands[0])  # the last turn of most runs
     state = run.state
@@ -124,16 +130,8 @@ def _schedule(overlay: _Overlay, command: c.ScheduleActivity) -> e.Event:
     run = overlay.run
     if command.activity_id in overlay.activities:
         _refuse(f"Activity {command.activity_id} is open already.")
-    if not command.activity_id or not command.activity_type or not command.task_queue:
-        _refuse("An activity needs an id, a type and a task queue.")
-    longest = limits.SPAN_MAX
-    if not (
-        0 <= command.start_to_close <= longest
-        and 0 <= command.schedule_to_start <= longest
-        and 0 <= command.schedule_to_close <= longest
-        and 0 <= command.heartbeat <= longest
-    ):
-        _refuse(f"A timeout of activity {command.activity_id} is negative or over {limits.SPAN_MAX} ns.")
+    if not command.activity_id:
+        _refuse("An activity needs an id.")
     if size_of(command.input) > limits.REQUEST_BYTES_MAX:
         _refuse(f"The arguments of activity {command.activity_id} are over {limits.REQUEST_BYTES_MAX} bytes.")
     event_id = overlay.next_id
@@ -199,8 +197,8 @@ def _cancel_timer(overlay: _Overlay, command: c.CancelTimer) -> e.Event:
 
 
 def _enqueue(overlay: _Overlay, command: c.EnqueueDetached) -> e.Event:
-    if not command.place or not command.task_type or not command.task_queue:
-        _refuse("A detached task needs a place, a type and a task queue.")
+    if not command.place:
+        _refuse("A detached task needs a place.")
     task_id = detached_id(overlay.run, command.place)
     if any(task_id == other for other, _ in overlay.decided.detached):
         _refuse(f"A detached task has place {command.place} already.")
