@@ -132,9 +132,7 @@ def test_the_tour_has_something_in_every_state_and_leaves_nothing(folder: Path) 
 
 
 def _is_expected(runs: dict[str, dict[str, str]]) -> bool:
-    return all(
-        runs[id]["status"] == status and part in runs[id]["waits_for"] for id, (status, part) in EXPECTED.items()
-    )
+    return all(runs[id]["status"] == status and part in runs[id]["why"] for id, (status, part) in EXPECTED.items())
 
 
 def _run_line(folder: Path, line: str, address: str) -> int:

@@ -52,7 +52,8 @@ def test_a_namespace_is_made_changed_and_deleted(kept: Path, outlast: Command) -
     assert outlast("namespace", "update", "shop", "--starts-per-second", "5")[0] == 0
     _, out, _ = outlast("namespace", "show", "shop", "--json")
     shop = rows(out)[0]
-    assert (shop["retention"], shop["starts_per_second"], shop["version"]) == (604_800, 5, 2)
+    settings = shop["settings"]
+    assert (settings["retention"], settings["starts_per_second"], shop["version"]) == ("PT604800S", 5, 2)
 
     assert outlast("task", "enqueue", "resize", "--namespace", "shop")[0] == 0
     code, _, err = outlast("namespace", "delete", "shop", "--confirm", "shop")

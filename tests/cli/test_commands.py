@@ -6,8 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from outlast.cli import shapes
+from outlast.cli.printing import json_line
 from outlast.cli.shapes import schema_of
 from outlast.cli.verbs import VERBS
+from outlast.core.payload import Payload
+from outlast.gateway import given
+from outlast.gateway.given import AnsweredOut
+from outlast.gateway.values import JSON_PLAIN, values_of
 from tests.cli.conftest import Command, rows
 
 READS: list[tuple[list[str], str]] = [
@@ -20,20 +26,20 @@ READS: list[tuple[list[str], str]] = [
     (["task", "count"], "CountOut"),
     (["task", "show", "t-failed"], "TaskShown"),
     (["task", "attempts", "t-failed"], "AttemptOut"),
-    (["task", "result", "t-done"], "OutcomeOut"),
-    (["task", "result", "t-failed"], "OutcomeOut"),
-    (["why", "order-2"], "WhyOut"),
-    (["why", "t-waits"], "WhyOut"),
+    (["task", "result", "t-done"], "TaskOutcomeOut"),
+    (["task", "result", "t-failed"], "TaskOutcomeOut"),
+    (["why", "order-2"], "WhyShown"),
+    (["why", "t-waits"], "WhyShown"),
     (["config", "show"], "SettingOut"),
     (["config", "check"], "SettingOut"),
     (["version"], "VersionOut"),
 ]
 CHANGES: list[tuple[list[str], str]] = [
-    (["workflow", "start", "order", "7", "--id", "order-9"], "StartedOut"),
+    (["workflow", "start", "order", "7", "--id", "order-9"], "StartOut"),
     (["workflow", "signal", "order-1", "approve", "true"], "ChangeOut"),
     (["workflow", "cancel", "order-1"], "ChangeOut"),
     (["workflow", "terminate", "order-2"], "ChangeOut"),
-    (["task", "enqueue", "resize", '"cat.png"'], "EnqueuedOut"),
+    (["task", "enqueue", "resize", '"cat.png"'], "EnqueueOut"),
     (["task", "cancel", "t-waits"], "ChangeOut"),
 ]
 
@@ -85,6 +91,22 @@ def test_the_schema_checker_can_say_no() -> None:
     assert fits({"count": 1, "approximate": False}, schema, schema)
     assert not fits({"count": "1", "approximate": False}, schema, schema)
     assert not fits({"count": 1, "more": 2}, schema, schema)
+
+
+def test_what_rest_gives_too_has_one_shape() -> None:
+    own = {name for name, shape in vars(shapes).items() if getattr(shape, "__module__", "") == shapes.__name__}
+
+    assert own & set(vars(given)) == set()
+
+
+def test_a_value_that_was_stored_over_several_lines_is_printed_on_one() -> None:
+    stored = Payload(JSON_PLAIN, b'{\r\n "a":\n "x\\ny"}')
+
+    line = json_line(AnsweredOut(id="order-1", result=values_of((stored,))))
+
+    assert line.count("\n") == 1
+    assert "\r" not in line
+    assert msgspec.json.decode(line)["result"] == [{"a": "x\ny"}]
 
 
 NO_JSON = {("serve",), ("worker", "start"), ("dev",), ("tour",), ("completion",)}

@@ -92,8 +92,8 @@ def test_why_of_a_workflow_names_its_queue_and_a_way_out(kept: Path, capsys: pyt
     main(["why", "order 7[31m", "--json"])
 
     told = msgspec.json.decode(capsys.readouterr().out)
-    assert told["kind"] == "workflow"
-    assert "orders" in told["waits_for"]
+    assert told["why"]["kind"] == "workflow"
+    assert "orders" in told["why"]["waits_for"]
     assert told["helps"]
 
 

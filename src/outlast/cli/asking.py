@@ -6,12 +6,13 @@ from outlast.cli import exits
 from outlast.cli.arguments import Arguments
 from outlast.cli.printing import json_line, mode_of, put
 from outlast.cli.reach import reached
-from outlast.cli.shapes import AnsweredOut, values
 from outlast.cli.starting import IDENTITY
 from outlast.cli.values import payload_of
 from outlast.core.errors import Conflict
 from outlast.core.inputs import QueryWorkflow
 from outlast.core.replies import QueryAnswered
+from outlast.gateway.given import AnsweredOut
+from outlast.gateway.values import values_of
 
 
 def query(arguments: Arguments) -> int:
@@ -33,7 +34,7 @@ async def _query(arguments: Arguments) -> int:
             f'The query "{arguments.name}" failed: {reply.failure.type}: {reply.failure.message}',
             remedy="Look at the name and the arguments, then at the query methods of the workflow's class.",
         )
-    out = AnsweredOut(id=arguments.id, result=values(reply.result))
+    out = AnsweredOut(id=arguments.id, result=values_of(reply.result))
     if mode_of(arguments) == "json":
         put(json_line(out))
     else:

@@ -11,15 +11,16 @@ from outlast.cli import exits
 from outlast.cli.arguments import Arguments
 from outlast.cli.printing import json_line, mode_of, put, talk
 from outlast.cli.reach import Look, reached
-from outlast.cli.shapes import JSON_PLAIN, ChangeOut
+from outlast.cli.shapes import ChangeOut
 from outlast.cli.starting import IDENTITY, new_id
-from outlast.cli.task import OPEN as TASK_OPEN
 from outlast.cli.text import clean, span
 from outlast.cli.values import ids_of, payload_of
+from outlast.cli.why import is_open
 from outlast.core.errors import Invalid, Refusal
 from outlast.core.inputs import CancelTask, CancelWorkflow, Request, SignalWorkflow, TerminateWorkflow
 from outlast.core.payload import Payload
 from outlast.core.replies import Accepted, RunStatus
+from outlast.gateway.values import JSON_PLAIN
 
 AT_ONCE: Final = 64  # changes on their way
 REASON_HEADER: Final = "reason"  # of a signal, in its event
@@ -88,7 +89,7 @@ async def _workflow_stands(look: Look, id: str) -> tuple[str, bool]:
 
 async def _task_stands(look: Look, id: str) -> tuple[str, bool]:
     info = await look.task(id)
-    return f"{info.type}, {info.state.value.replace('_', ' ')}", info.state in TASK_OPEN
+    return f"{info.type}, {info.state.value.replace('_', ' ')}", is_open(info)
 
 
 async def _changed(arguments: Arguments, given: list[str], change: Change) -> int:

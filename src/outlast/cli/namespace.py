@@ -10,13 +10,14 @@ from outlast.cli import exits
 from outlast.cli.arguments import Arguments
 from outlast.cli.printing import json_line, mode_of, put, rows_text, table_text
 from outlast.cli.reach import Look, reached
-from outlast.cli.shapes import NamespaceOut, instant, seconds
+from outlast.cli.shapes import NamespaceChangeOut
 from outlast.cli.starting import IDENTITY, new_id
 from outlast.cli.text import clean, span
 from outlast.cli.values import span_of
 from outlast.core.admin import CreateNamespace, DeleteNamespace, NamespaceInfo, NamespaceSettings, UpdateNamespace
 from outlast.core.errors import Invalid, NotFound
 from outlast.core.inputs import Request
+from outlast.gateway.giving import namespace_out
 
 HEADS: Final = ("NAMESPACE", "STATE", "KEPT", "STARTS/S", "PAYLOAD", "DESCRIPTION")
 
@@ -142,9 +143,7 @@ async def _do(arguments: Arguments, request: Request, would: str, did: str) -> i
             assert isinstance(reply, NamespaceInfo)
             info = reply
     if mode_of(arguments) == "json":
-        out = namespace_out(info)
-        out.dry_run = arguments.dry_run
-        put(json_line(out))
+        put(json_line(NamespaceChangeOut(namespace=namespace_out(info), dry_run=arguments.dry_run)))
     else:
         put(f"{f'would {would}' if arguments.dry_run else did} {_told(info)}")
     return exits.DONE
@@ -170,20 +169,3 @@ def _changed(settings: NamespaceSettings, arguments: Arguments) -> NamespaceSett
 def _identity(arguments: Arguments) -> str:
     """Return who asks, with the reason: a change of a namespace is recorded with it."""
     return f"{IDENTITY}: {arguments.reason}" if arguments.reason else IDENTITY
-
-
-def namespace_out(info: NamespaceInfo) -> NamespaceOut:
-    """Return a namespace as it is printed."""
-    settings = info.settings
-    return NamespaceOut(
-        name=info.name,
-        state=info.state.value,
-        version=info.version,
-        description=settings.description,
-        retention=seconds(settings.retention),
-        payload_bytes_max=settings.payload_bytes_max,
-        starts_per_second=settings.starts_per_second,
-        starts_burst=settings.starts_burst,
-        created_at=instant(info.created_at),
-        updated_at=instant(info.updated_at),
-    )

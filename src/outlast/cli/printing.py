@@ -13,6 +13,7 @@ from outlast.cli.text import table
 
 Painter = Callable[[str, str], str]
 
+_LINE_ENDS: Final = bytes.maketrans(b"\r\n", b"  ")  # within a string JSON has them as escapes only
 _PAINTED_HEADS: Final = frozenset({"STATUS", "STATE", "OUTCOME"})
 _RED: Final = frozenset(
     {"failed", "timed_out", "timed out", "terminated", "expired", "worker_lost", "held", "uncertain"}
@@ -29,8 +30,8 @@ def mode_of(arguments: Arguments) -> str:
 
 
 def json_line(item: object) -> str:
-    """Return one line of JSON."""
-    return msgspec.json.encode(item).decode() + "\n"
+    """Return one line of JSON. A value that was stored with line ends between its parts, as others may, has spaces there."""
+    return msgspec.json.encode(item).translate(_LINE_ENDS).decode() + "\n"
 
 
 def put(text: str) -> None:

@@ -7,11 +7,11 @@ from typing import Final
 from outlast.cli.arguments import Arguments
 from outlast.cli.printing import mode_of, rows_text, table_text, talk
 from outlast.cli.reach import reached
-from outlast.cli.shapes import QueueOut, QueueTypeOut, WorkerOut, instant
 from outlast.cli.text import ago, span
 from outlast.cli.watching import shown
 from outlast.core.admin import DescribeWorkers, WorkerInfo, WorkersInfo
 from outlast.core.errors import Unavailable
+from outlast.gateway.giving import queue_out, worker_out
 from outlast.protocol.transport import QueueInfo
 
 QUEUE_HEADS: Final = ("QUEUE", "READY", "DELAYED", "LEASED", "HELD", "UNCERTAIN", "TURNS", "OLDEST", "TYPES")
@@ -47,25 +47,6 @@ def _queue_row(info: QueueInfo, now: int) -> tuple[str, ...]:
     return info.queue, *(str(count) for count in counts), oldest, types
 
 
-def queue_out(info: QueueInfo) -> QueueOut:
-    """Return a queue as it is printed."""
-    return QueueOut(
-        name=info.queue,
-        ready=info.ready,
-        delayed=info.delayed,
-        leased=info.leased,
-        held=info.held,
-        uncertain=info.uncertain,
-        turns=info.turns,
-        oldest_at=instant(info.oldest_at),
-        approximate=info.approximate,
-        types=tuple(
-            QueueTypeOut(type=one.type, ready=one.ready, oldest_at=instant(one.oldest_at), more=one.more)
-            for one in info.types
-        ),
-    )
-
-
 def workers(arguments: Arguments) -> int:
     """Print who polls, those seen last first. Only an engine knows."""
     return asyncio.run(_workers(arguments))
@@ -87,7 +68,7 @@ async def _workers(arguments: Arguments) -> int:
                 talk(arguments, "There are more workers; --queue shows those of one queue.")
             if mode_of(arguments) != "table":
                 outs = [worker_out(info) for info in found.items]
-                return rows_text(arguments, outs, (), lambda _: ()), None
+                return rows_text(arguments, outs, (), lambda _: (), id="worker"), None
             now = time.time_ns()  # noqa: TID251 - as above
             return table_text(WORKER_HEADS, [_worker_row(info, now) for info in found.items]), None
 
@@ -104,21 +85,4 @@ def _worker_row(info: WorkerInfo, now: int) -> tuple[str, ...]:
         str(info.leases),
         "stopped" if info.stopped else ago(info.seen_at, now),
         info.build,
-    )
-
-
-def worker_out(info: WorkerInfo) -> WorkerOut:
-    """Return a worker as it is printed."""
-    return WorkerOut(
-        id=info.worker,
-        identity=info.identity,
-        build=info.build,
-        queues=info.queues,
-        task_types=info.task_types,
-        workflow_types=info.workflow_types,
-        free_slots=info.slots,
-        free_workflow_slots=info.workflow_slots,
-        leases=info.leases,
-        seen_at=instant(info.seen_at),
-        stopped=info.stopped,
     )

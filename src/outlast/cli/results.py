@@ -7,15 +7,15 @@ from outlast.cli import exits
 from outlast.cli.arguments import Arguments
 from outlast.cli.printing import json_line, mode_of, put
 from outlast.cli.reach import Look, reached
-from outlast.cli.shapes import FailureOut, OutcomeOut, failure_out, values
 from outlast.cli.text import clean
 from outlast.cli.values import span_of
+from outlast.cli.why import is_open
 from outlast.core.errors import Unavailable
 from outlast.core.inputs import AwaitTask, AwaitWorkflow
-from outlast.core.replies import RunStatus, TaskOutcomeReply, TaskState, WorkflowOutcome
+from outlast.core.replies import RunStatus, TaskOutcomeReply, WorkflowOutcome
 from outlast.core.units import SECOND
-
-_TASK_ENDED = frozenset({TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELED, TaskState.EXPIRED})
+from outlast.gateway.given import FailureOut, OutcomeOut, TaskOutcomeOut
+from outlast.gateway.giving import task_outcome_out, workflow_outcome_out
 
 
 def of_workflow(arguments: Arguments) -> int:
@@ -47,30 +47,32 @@ async def workflow_result(arguments: Arguments, look: Look, workflow_id: str, ru
         except Unavailable as error:
             return _waited(arguments, workflow_id, error)
         assert isinstance(reply, WorkflowOutcome)
-        state, result, failure = reply.status, reply.result, reply.failure
-        run_id = reply.run_id
     else:
-        state, result, failure, run_id = info.status, info.result, info.failure, info.run_id
-    out = OutcomeOut(
-        id=workflow_id, run_id=run_id, state=state.value, result=values(result), failure=failure_out(failure)
-    )
-    return _print(arguments, out, exits.of_status(state))
+        reply = WorkflowOutcome(
+            workflow_id=workflow_id, run_id=info.run_id, status=info.status, result=info.result, failure=info.failure
+        )
+    return _print(arguments, workflow_outcome_out(reply), reply.status.value, exits.of_status(reply.status))
 
 
 async def task_result(arguments: Arguments, look: Look, task_id: str) -> int:
     """Print the result of a task once it has one."""
     info = await look.task(task_id)
-    if info.state not in _TASK_ENDED:
+    if is_open(info):
         try:
             reply = await look.send(AwaitTask(task_id=task_id), wait=_wait(arguments))
         except Unavailable as error:
             return _waited(arguments, task_id, error)
         assert isinstance(reply, TaskOutcomeReply)
-        state, result, failure = reply.state, reply.result, reply.failure
     else:
-        state, result, failure = info.state, info.result, info.failure
-    out = OutcomeOut(id=task_id, run_id="", state=state.value, result=values(result), failure=failure_out(failure))
-    return _print(arguments, out, exits.of_state(state))
+        reply = TaskOutcomeReply(
+            task_id=task_id,
+            state=info.state,
+            reason=info.reason,
+            attempt=info.attempt,
+            result=info.result,
+            failure=info.failure,
+        )
+    return _print(arguments, task_outcome_out(reply), reply.state.value, exits.of_state(reply.state))
 
 
 def _wait(arguments: Arguments) -> float | None:
@@ -86,14 +88,14 @@ def _waited(arguments: Arguments, id: str, error: Unavailable) -> int:
     return exits.WAITED
 
 
-def _print(arguments: Arguments, out: OutcomeOut, code: int) -> int:
+def _print(arguments: Arguments, out: OutcomeOut | TaskOutcomeOut, state: str, code: int) -> int:
     if mode_of(arguments) == "json":
         put(json_line(out))
         return code
     if code == exits.DONE:
         put("".join(json_line(value) for value in out.result) or "null\n")
         return code
-    sys.stderr.write(f"outlast: {clean(out.id)} ended as {out.state.replace('_', ' ')}{_said(out.failure)}\n")
+    sys.stderr.write(f"outlast: {clean(out.id)} ended as {state.replace('_', ' ')}{_said(out.failure)}\n")
     return code
 
 

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from outlast.cli.printing import json_line
-from outlast.cli.shapes import instant
+from outlast.gateway.values import instant
 from outlast.server.settings import LogFormat
 
 Result = TypeVar("Result")

@@ -15,7 +15,7 @@ from outlast.cli.arguments import Arguments
 from outlast.cli.printing import json_line, mode_of, put, talk
 from outlast.cli.reach import Look, reached
 from outlast.cli.results import task_result, workflow_result
-from outlast.cli.shapes import JSON_PLAIN, EnqueuedOut, StartedOut
+from outlast.cli.shapes import EnqueueOut, StartOut
 from outlast.cli.text import clean, span
 from outlast.cli.values import payload_of, span_of, tags_of
 from outlast.core.errors import Invalid, Refusal
@@ -24,6 +24,7 @@ from outlast.core.limits import REQUEST_BYTES_MAX, START_TO_CLOSE
 from outlast.core.payload import Payload, Payloads
 from outlast.core.replies import Refused, TaskEnqueuedReply, TasksEnqueued, WorkflowStarted
 from outlast.core.retry import RetryPolicy
+from outlast.gateway.values import JSON_PLAIN
 
 IDENTITY: Final = "cli"
 CHUNK: Final = 500  # items of a file in one request
@@ -65,7 +66,7 @@ def start(arguments: Arguments) -> int:
 
 async def _start(arguments: Arguments, request: StartWorkflow) -> int:
     if arguments.dry_run:
-        out = StartedOut(id=request.workflow_id, run_id="", started=True, replayed=False, dry_run=True)
+        out = StartOut(id=request.workflow_id, run_id="", started=True, replayed=False, dry_run=True)
         said = f'would start {request.workflow_id or "a workflow"} of type "{request.type}" on queue "{request.queue}"'
         async with reached(arguments):
             put(json_line(out) if mode_of(arguments) == "json" else f"{clean(said)}\n")
@@ -73,7 +74,7 @@ async def _start(arguments: Arguments, request: StartWorkflow) -> int:
     async with reached(arguments, write=True) as look:
         reply = await look.send(request)
         assert isinstance(reply, WorkflowStarted)
-        out = StartedOut(id=reply.workflow_id, run_id=reply.run_id, started=reply.started, replayed=reply.replayed)
+        out = StartOut(id=reply.workflow_id, run_id=reply.run_id, started=reply.started, replayed=reply.replayed)
         was = "was running" if not reply.started else "had been started by this key" if reply.replayed else "started"
         if arguments.wait is None:
             put(
@@ -113,7 +114,7 @@ def enqueue(arguments: Arguments) -> int:
 
 async def _enqueue(arguments: Arguments, request: EnqueueTask) -> int:
     if arguments.dry_run:
-        out = EnqueuedOut(id="", replayed=False, dry_run=True)
+        out = EnqueueOut(id="", replayed=False, dry_run=True)
         async with reached(arguments):
             said = f'would enqueue a task of type "{request.type}" on queue "{request.queue}"'
             put(json_line(out) if mode_of(arguments) == "json" else f"{clean(said)}\n")
@@ -121,7 +122,7 @@ async def _enqueue(arguments: Arguments, request: EnqueueTask) -> int:
     async with reached(arguments, write=True) as look:
         reply = await look.send(request)
         assert isinstance(reply, TaskEnqueuedReply)
-        out = EnqueuedOut(id=reply.task_id, replayed=reply.replayed)
+        out = EnqueueOut(id=reply.task_id, replayed=reply.replayed)
         was = "had been enqueued by this key" if reply.replayed else "enqueued"
         if arguments.wait is None:
             put(json_line(out) if mode_of(arguments) == "json" else f"{reply.task_id} {was}\n")
@@ -151,20 +152,20 @@ async def _enqueue_file(arguments: Arguments) -> int:
     return exits.REFUSED if refused else exits.DONE
 
 
-async def _sent(arguments: Arguments, look: Look, chunk: list[EnqueueTask]) -> list[EnqueuedOut]:
+async def _sent(arguments: Arguments, look: Look, chunk: list[EnqueueTask]) -> list[EnqueueOut]:
     if arguments.dry_run:
-        return [EnqueuedOut(id="", replayed=False, dry_run=True) for _ in chunk]
+        return [EnqueueOut(id="", replayed=False, dry_run=True) for _ in chunk]
     reply = await look.send(EnqueueTasks(items=tuple(chunk)), wait=None)
     assert isinstance(reply, TasksEnqueued)
     return [
-        EnqueuedOut(id="", replayed=False, error=item.code)
+        EnqueueOut(id="", replayed=False, error=item.code)
         if isinstance(item, Refused)
-        else EnqueuedOut(id=item.task_id, replayed=item.replayed)
+        else EnqueueOut(id=item.task_id, replayed=item.replayed)
         for item in reply.items
     ]
 
 
-def _tell(arguments: Arguments, outs: list[EnqueuedOut]) -> None:
+def _tell(arguments: Arguments, outs: list[EnqueueOut]) -> None:
     json = mode_of(arguments) == "json"
     put("".join(json_line(out) if json else f"{out.id}\n" for out in outs if json or out.id))
 

@@ -9,21 +9,19 @@ from outlast.cli.arguments import Arguments
 from outlast.cli.filters import tasks_asked
 from outlast.cli.printing import json_line, mode_of, put, rows_text, table_text, talk
 from outlast.cli.reach import Look, reached
-from outlast.cli.shapes import AttemptOut, TaskShown, attempt_out, task_out
+from outlast.cli.shapes import TaskShown
 from outlast.cli.text import ago, span
 from outlast.cli.watching import shown
-from outlast.cli.why import lines_of_task, waits_for_task
+from outlast.cli.why import is_open, lines_of_task, with_why
 from outlast.cli.workflow import counted
 from outlast.core.errors import Invalid
-from outlast.core.replies import TaskInfo, TaskState
+from outlast.core.replies import TaskInfo
+from outlast.gateway.giving import attempt_out, task_out
 from outlast.protocol.transport import Attempt
 
 PAGE: Final = 500
 HEADS: Final = ("TASK", "TYPE", "QUEUE", "STATE", "ATTEMPT", "ENQUEUED", "LAST ERROR")
 ATTEMPT_HEADS: Final = ("ATTEMPT", "OUTCOME", "STARTED", "TOOK", "WORKER", "ERROR")
-OPEN: Final = frozenset(
-    {TaskState.ENQUEUED, TaskState.HELD, TaskState.LEASED, TaskState.RETRY_WAIT, TaskState.UNCERTAIN}
-)
 
 
 def list_(arguments: Arguments) -> int:
@@ -90,7 +88,7 @@ async def _show(arguments: Arguments) -> int:
         async def once() -> tuple[str, int | None]:
             info = await look.task(arguments.id)
             attempts = await look.attempts(arguments.id)
-            code = None if info.state in OPEN else exits.of_state(info.state)
+            code = None if is_open(info) else exits.of_state(info.state)
             return _shown(arguments, info, attempts), code if arguments.watch else exits.DONE
 
         return await shown(arguments, once)
@@ -98,10 +96,9 @@ async def _show(arguments: Arguments) -> int:
 
 def _shown(arguments: Arguments, info: TaskInfo, attempts: tuple[Attempt, ...]) -> str:
     now = time.time_ns()  # noqa: TID251 - as above
-    outs = tuple(attempt_out(attempt) for attempt in attempts)
     if mode_of(arguments) == "json":
-        waits = waits_for_task(info, now=now) if info.state in OPEN else ""
-        return json_line(TaskShown(task=task_out(info), attempts=outs, waits_for=waits))
+        outs = tuple(attempt_out(attempt) for attempt in attempts)
+        return json_line(TaskShown(task=task_out(with_why(info)), attempts=outs))
     lines = "\n".join(lines_of_task(info, now=now)) + "\n"
     return f"{lines}\n{_attempts_table(attempts, now)}" if attempts else lines
 
@@ -115,8 +112,7 @@ async def _attempts(arguments: Arguments) -> int:
     async with reached(arguments) as look:
         found = await look.attempts(arguments.id)
     if mode_of(arguments) == "json":
-        outs: list[AttemptOut] = [attempt_out(attempt) for attempt in found]
-        put("".join(json_line(out) for out in outs))
+        put("".join(json_line(attempt_out(attempt)) for attempt in found))
     else:
         put(_attempts_table(found, time.time_ns()))  # noqa: TID251 - as above
     return exits.DONE

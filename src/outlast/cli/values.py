@@ -6,10 +6,10 @@ from typing import Final
 
 import msgspec
 
-from outlast.cli.shapes import JSON_PLAIN
 from outlast.core.errors import Invalid
 from outlast.core.limits import KEY_BYTES_MAX, WORKFLOW_ID_BYTES_MAX
 from outlast.core.payload import Payload
+from outlast.gateway.values import JSON_PLAIN
 
 LINE_BYTES_MAX: Final = 4 * (WORKFLOW_ID_BYTES_MAX + KEY_BYTES_MAX)  # of one line of ids
 

@@ -12,8 +12,8 @@ Option = Callable[[argparse.ArgumentParser], object]
 class Verb:
     """One command: ``run`` names the module below ``outlast.cli`` and the function in it.
 
-    ``shape`` names the struct in ``outlast.cli.shapes`` that each object of ``--json`` has; empty where there is no
-    ``--json``.
+    ``shape`` names the struct that each object of ``--json`` has, in ``outlast.cli.shapes`` or in what REST gives; empty
+    where there is no ``--json``.
     """
 
     words: tuple[str, ...]

@@ -71,7 +71,7 @@ _ENQUEUE: Final[tuple[Option, ...]] = (
 
 _WORKFLOWS: Final = (
     Verb(
-        ("workflow", "start"), "Start a workflow.", "starting:start", _START, "StartedOut",
+        ("workflow", "start"), "Start a workflow.", "starting:start", _START, "StartOut",
         ("outlast workflow start order '{\"id\": 7}' --id order-7", "outlast workflow start order 7 --wait"),
     ),
     Verb(
@@ -133,7 +133,7 @@ _WORKFLOWS: Final = (
 
 _TASKS: Final = (
     Verb(
-        ("task", "enqueue"), "Enqueue a task, or many from a file.", "starting:enqueue", _ENQUEUE, "EnqueuedOut",
+        ("task", "enqueue"), "Enqueue a task, or many from a file.", "starting:enqueue", _ENQUEUE, "EnqueueOut",
         ("outlast task enqueue resize '\"cat.png\"' --queue images", "outlast task enqueue --file tasks.jsonl"),
     ),
     Verb(
@@ -151,7 +151,7 @@ _TASKS: Final = (
     ),
     Verb(
         ("task", "result"), "Wait for a task's result, and print it.", "results:of_task",
-        (option("id", metavar="ID", help="task id"), _WAIT, *WHERE, JSON, QUIET), "OutcomeOut",
+        (option("id", metavar="ID", help="task id"), _WAIT, *WHERE, JSON, QUIET), "TaskOutcomeOut",
     ),
     Verb(("task", "cancel"), "Ask tasks to stop.", "changing:cancel_task", (IDS, *CHANGE, *WHERE), "ChangeOut"),
 )  # fmt: skip
@@ -172,11 +172,11 @@ _NAMESPACES: Final = (
     Verb(("namespace", "show"), "Show a namespace.", "namespace:show", (_NAMED, *PLACE, JSON, QUIET), "NamespaceOut"),
     Verb(
         ("namespace", "create"), "Make a namespace.", "namespace:create", (_NAMED, *_SETTINGS, *_NAMESPACE_CHANGE),
-        "NamespaceOut", ("outlast namespace create shop --retention 7d",),
+        "NamespaceChangeOut", ("outlast namespace create shop --retention 7d",),
     ),
     Verb(
         ("namespace", "update"), "Change what is named of a namespace, and leave the rest.", "namespace:update",
-        (_NAMED, *_SETTINGS, *_NAMESPACE_CHANGE), "NamespaceOut",
+        (_NAMED, *_SETTINGS, *_NAMESPACE_CHANGE), "NamespaceChangeOut",
     ),
     Verb(
         ("namespace", "delete"), "Delete a namespace and what it holds.", "namespace:delete",
@@ -185,7 +185,7 @@ _NAMESPACES: Final = (
             option("--confirm", default="", metavar="NAME", help="its name once more"),
             option("--force", action="store_true", help="also when runs or tasks are open: they are ended"),
             *_NAMESPACE_CHANGE,
-        ), "NamespaceOut",
+        ), "NamespaceChangeOut",
     ),
 )  # fmt: skip
 _CAPACITY: Final = (

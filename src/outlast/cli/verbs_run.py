@@ -57,7 +57,7 @@ BEGIN_VERBS: Final = (
 LOOK_VERBS: Final = (
     Verb(
         ("why",), "Say what a workflow or a task waits for.", "why:why",
-        (option("id", metavar="ID", help="workflow id or task id"), *WATCH, *WHERE, JSON, QUIET), "WhyOut",
+        (option("id", metavar="ID", help="workflow id or task id"), *WATCH, *WHERE, JSON, QUIET), "WhyShown",
         ("outlast why order-7",),
     ),
     Verb(

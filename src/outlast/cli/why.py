@@ -4,18 +4,21 @@ import asyncio
 import linecache
 import time
 from collections import Counter
-from typing import Final
+from typing import Final, overload
+
+import msgspec
 
 from outlast.cli import exits
 from outlast.cli.arguments import Arguments
 from outlast.cli.printing import json_line, mode_of
 from outlast.cli.reach import Look, reached
-from outlast.cli.shapes import WhyOut
+from outlast.cli.shapes import WhyShown
 from outlast.cli.steps import Step, steps_of
 from outlast.cli.text import ago, clean, instant, span
 from outlast.cli.watching import shown
 from outlast.core.errors import NotFound
 from outlast.core.replies import RunStatus, TaskInfo, TaskState, WorkflowInfo
+from outlast.gateway.giving import why_task, why_workflow
 
 BEFORE_SHOWN: Final = 6
 EVENTS_READ: Final = 5_000
@@ -40,8 +43,7 @@ async def _why(arguments: Arguments) -> int:
             steps = await _steps(look, info) if isinstance(info, WorkflowInfo) else []
             answer = why_out(info, steps, now=now)
             text = json_line(answer) if mode_of(arguments) == "json" else "\n".join(answer.lines) + "\n"
-            ended = not arguments.watch or not answer.waits_for
-            return text, exits.DONE if ended else None
+            return text, None if arguments.watch and is_open(info) else exits.DONE
 
         return await shown(arguments, once)
 
@@ -79,7 +81,7 @@ def lines_of_workflow(info: WorkflowInfo, steps: list[Step], *, now: int) -> lis
     """Return the answer about a run, line by line."""
     head = f"{clean(info.workflow_id)}  {clean(info.type)}  {_state_of(info)} {span((info.closed_at or now) - info.started_at)}"
     lines = [head + (f"   build {clean(info.build)}" if info.build else "")]
-    if info.status is not _RUN_OPEN:
+    if not is_open(info):
         if info.failure is not None:
             lines.append(_line("ended by", f"{info.failure.type}: {info.failure.message}"))
         lines.append(_line("ended", instant(info.closed_at)))
@@ -98,14 +100,34 @@ def lines_of_workflow(info: WorkflowInfo, steps: list[Step], *, now: int) -> lis
 
 def waits_for(info: WorkflowInfo, *, now: int) -> str:
     """Return what an open run waits for, in words."""
-    text = info.why or _from_rows(info)
+    text = with_why(info).why
     if info.why_at > now:
         text += f", {'until' if 'signal' in text else 'due'} {instant(info.why_at)} ({ago(info.why_at, now)})"
     return text
 
 
+def is_open(info: WorkflowInfo | TaskInfo) -> bool:
+    """Say whether a run or a task has not ended."""
+    return info.status is _RUN_OPEN if isinstance(info, WorkflowInfo) else info.state in _TASK_OPEN
+
+
+@overload
+def with_why(info: WorkflowInfo) -> WorkflowInfo: ...
+@overload
+def with_why(info: TaskInfo) -> TaskInfo: ...
+def with_why(info: WorkflowInfo | TaskInfo) -> WorkflowInfo | TaskInfo:
+    """Return ``info`` with what it waits for said from its rows, where no engine was there to say it."""
+    if info.why or not is_open(info):
+        return info
+    said = _from_rows(info) if isinstance(info, WorkflowInfo) else _from_row(info)
+    return msgspec.structs.replace(info, why=said)
+
+
+def _from_row(info: TaskInfo) -> str:
+    return f"{info.state.value.replace('_', ' ')}: queue {info.queue}"
+
+
 def _from_rows(info: WorkflowInfo) -> str:
-    """Say it from what the rows hold, when no engine was there to be asked."""
     if info.task_state == "backoff":
         failure = info.task_failure
         return f"another try of its code, which failed with {failure.type if failure else 'an error'}"
@@ -151,7 +173,7 @@ def lines_of_task(info: TaskInfo, *, now: int) -> list[str]:
     lines = [
         f"{info.task_id}  {clean(info.type)}  {state} {span((info.closed_at or now) - info.enqueued_at)}   {attempts}"
     ]
-    if info.state not in _TASK_OPEN:
+    if not is_open(info):
         if info.failure is not None:
             lines.append(_line("ended by", f"{info.failure.type}: {info.failure.message}"))
         lines.append(_line("ended", instant(info.closed_at)))
@@ -167,7 +189,7 @@ def lines_of_task(info: TaskInfo, *, now: int) -> list[str]:
 
 def waits_for_task(info: TaskInfo, *, now: int) -> str:
     """Return what an open task waits for, in words."""
-    waits = info.why or f"{info.state.value.replace('_', ' ')}: queue {info.queue}"
+    waits = with_why(info).why
     if info.run_at > now:
         waits += f", due {instant(info.run_at)} ({ago(info.run_at, now)})"
     return waits
@@ -180,39 +202,27 @@ def helps_task(info: TaskInfo) -> list[str]:
     return []
 
 
-def why_out(info: WorkflowInfo | TaskInfo, steps: list[Step], *, now: int) -> WhyOut:
+def why_out(info: WorkflowInfo | TaskInfo, steps: list[Step], *, now: int) -> WhyShown:
     """Return the answer for programs."""
     if isinstance(info, TaskInfo):
-        is_open = info.state in _TASK_OPEN
-        return WhyOut(
-            kind="task",
-            id=info.task_id,
-            run_id=info.run_id,
-            type=info.type,
-            state=info.state.value,
-            waits_for=waits_for_task(info, now=now) if is_open else "",
+        return WhyShown(
+            why=why_task(with_why(info)),
             at=(),
             before=(),
-            helps=tuple(helps_task(info)) if is_open else (),
+            helps=tuple(helps_task(info)) if is_open(info) else (),
             lines=tuple(lines_of_task(info, now=now)),
         )
-    is_open = info.status is _RUN_OPEN
-    return WhyOut(
-        kind="workflow",
-        id=info.workflow_id,
-        run_id=info.run_id,
-        type=info.type,
-        state=info.status.value,
-        waits_for=waits_for(info, now=now) if is_open else "",
+    return WhyShown(
+        why=why_workflow(with_why(info)),
         at=tuple(sorted(set((info.places or {}).values()))),
         before=tuple(step.name for step in steps if step.kind in {"activity", "timer"} and step.ended_at),
-        helps=tuple(helps(info)) if is_open else (),
+        helps=tuple(helps(info)) if is_open(info) else (),
         lines=tuple(lines_of_workflow(info, steps, now=now)),
     )
 
 
 def _state_of(info: WorkflowInfo) -> str:
-    if info.status is not _RUN_OPEN:
+    if not is_open(info):
         return f"{info.status.value.replace('_', ' ')} after"
     if info.task_state == "backoff":
         return "held for"

@@ -3,22 +3,14 @@
 import asyncio
 import sys
 import time
-from typing import Final
+from typing import Any, Final, cast
 
 from outlast.cli import exits
 from outlast.cli.arguments import Arguments
 from outlast.cli.filters import runs_asked
 from outlast.cli.printing import json_line, mode_of, put, rows_text, table_text, talk
 from outlast.cli.reach import Look, reached
-from outlast.cli.shapes import (
-    CountOut,
-    EventOut,
-    StepOut,
-    WorkflowShown,
-    instant,
-    plain,
-    workflow_out,
-)
+from outlast.cli.shapes import StepOut, WorkflowShown
 from outlast.cli.steps import Step, steps_of
 from outlast.cli.text import ago, clean, span
 from outlast.cli.text import instant as instant_text
@@ -27,6 +19,9 @@ from outlast.cli.why import waits_for
 from outlast.core.errors import Invalid
 from outlast.core.events import Event
 from outlast.core.replies import RunStatus, WorkflowInfo
+from outlast.gateway.given import CountOut, EventOut
+from outlast.gateway.giving import event_out, workflow_out
+from outlast.gateway.values import instant
 from outlast.protocol.transport import Count
 
 PAGE: Final = 500
@@ -140,7 +135,7 @@ def _shown(arguments: Arguments, info: WorkflowInfo, events: list[Recorded]) -> 
         WorkflowShown(
             workflow=workflow_out(info),
             steps=() if arguments.raw else tuple(_step_out(step) for step in steps),
-            events=tuple(event_out(event) for event in events) if arguments.raw else (),
+            events=tuple(event_out(*event) for event in events) if arguments.raw else (),
         )
     )
 
@@ -179,7 +174,7 @@ async def _history(arguments: Arguments) -> int:
 
 
 def _event_line(arguments: Arguments, recorded: Recorded) -> str:
-    out = event_out(recorded)
+    out = event_out(*recorded)
     if mode_of(arguments) == "json":
         return json_line(out)
     return f"{out.event_id:>6}  {instant_text(recorded[1])}  {out.kind}  {_fields(out)}".rstrip() + "\n"
@@ -198,7 +193,7 @@ def _told(info: WorkflowInfo, events: list[Recorded], steps: list[Step], *, raw:
     if info.failure is not None:
         lines.append(f"  failure   {clean(f'{info.failure.type}: {info.failure.message}')}")
     if raw:
-        outs = [(recorded, event_out(recorded)) for recorded in events]
+        outs = [(recorded, event_out(*recorded)) for recorded in events]
         told = [(str(out.event_id), instant_text(recorded[1]), out.kind, _fields(out)) for recorded, out in outs]
         return "\n".join(lines) + "\n\n" + table_text(("EVENT", "AT", "KIND", "FIELDS"), told)
     rows = [_row(step, info) for step in steps]
@@ -230,14 +225,16 @@ def _step_out(step: Step) -> StepOut:
     )
 
 
-def event_out(recorded: Recorded) -> EventOut:
-    """Return an event as it is printed."""
-    event_id, at, event = recorded
-    return EventOut(event_id=event_id, at=instant(at), kind=type(event).__name__, fields=plain(event))
-
-
 def _fields(out: EventOut) -> str:
-    return " ".join(f"{name}={_short(value)}" for name, value in out.fields.items())
+    return " ".join(f"{name}={_short(value)}" for name, value in _filled(out.fields).items())
+
+
+def _filled(part: Any) -> Any:
+    """Return a part of an event without what says nothing, at any depth: a line of a terminal is short."""
+    if isinstance(part, dict):
+        found = {name: _filled(value) for name, value in cast("dict[str, Any]", part).items()}
+        return {name: value for name, value in found.items() if value not in (None, "", 0, [])}
+    return [_filled(value) for value in cast("list[object]", part)] if isinstance(part, list) else part
 
 
 def _short(value: object) -> str:

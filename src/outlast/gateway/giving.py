@@ -1,6 +1,7 @@
 """The engine's replies as what REST gives."""
 
 from outlast.core.admin import NamespaceInfo, WorkerInfo
+from outlast.core.events import Event
 from outlast.core.failure import Failure
 from outlast.core.replies import (
     PendingActivity,
@@ -201,17 +202,14 @@ def task_outcome_out(outcome: TaskOutcomeReply) -> TaskOutcomeOut:
     )
 
 
+def event_out(event_id: int, at: int, event: Event) -> EventOut:
+    """Return an event: kind by name, fields as they are stored, payloads as values where they are."""
+    return EventOut(event_id=event_id, at=instant(at), kind=type(event).__name__, fields=plain(event))
+
+
 def events_out(page: HistoryPage) -> tuple[EventOut, ...]:
-    """Return events: kind by name, fields as they are stored, payloads as values where they are."""
-    return tuple(
-        EventOut(
-            event_id=page.first_event_id + n,
-            at=instant(at),
-            kind=type(event).__name__,
-            fields={name: plain(getattr(event, name)) for name in event.__struct_fields__},
-        )
-        for n, (at, event) in enumerate(page.events)
-    )
+    """Return the events of a page."""
+    return tuple(event_out(page.first_event_id + n, at, event) for n, (at, event) in enumerate(page.events))
 
 
 def attempt_out(attempt: Attempt) -> AttemptOut:
