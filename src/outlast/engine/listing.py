@@ -76,11 +76,17 @@ async def count_by_counters(store: Counters, namespace: str, kind: str, state: s
     counters = await store.read_counters(namespace)
     total = 0
     for name, value in counters.items():
-        of, _, rest = name.partition(":")
-        of_queue, _, of_state = rest.rpartition(":")
+        of, of_queue, of_state = counted_by(name)
         if of == kind and (not state or of_state == state) and (not queue or of_queue == queue):
             total += value
     return Count(count=total)
+
+
+def counted_by(name: str) -> tuple[str, str, str]:
+    """Return what the counter ``name`` counts: "runs" or "tasks" (or what is no count), in which queue, in which state."""
+    of, _, rest = name.partition(":")
+    queue, _, state = rest.rpartition(":")
+    return of, queue, state
 
 
 def run_filter(query: str, *, now: Instant) -> Predicate | None:

@@ -4,6 +4,7 @@ The shard decides about namespaces; this is its committed state, kept where ever
 settings name are there without a row, with the settings of a new one, until somebody changes them.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,30 +13,9 @@ from outlast.core.admin import NamespaceInfo, NamespaceSettings, NamespaceState
 from outlast.core.carriers import payloads_in
 from outlast.core.errors import Busy, NotFound, TooLarge
 from outlast.core.inputs import EnqueueTask, EnqueueTasks, Request, StartWorkflow, StartWorkflows
-from outlast.core.units import SECOND
+from outlast.engine.quota import Bucket
 
 NAMED_IN_ERRORS: Final = 10  # namespaces that the text of an error lists
-
-
-@dataclass(slots=True)
-class Bucket:
-    """Tokens that come back over time: how much a namespace may start now."""
-
-    tokens: float
-    at: int
-
-    def take(self, wanted: int, *, rate: float, burst: float, now: int) -> float:
-        """Take ``wanted`` tokens and return 0, or take none and return the seconds until they are there.
-
-        More than fit at once may be taken from a full bucket, which then owes them.
-        """
-        self.tokens = min(burst, self.tokens + max(0, now - self.at) / SECOND * rate)
-        self.at = now
-        needed = min(float(wanted), burst)
-        if self.tokens >= needed:
-            self.tokens -= wanted
-            return 0.0
-        return (needed - self.tokens) / rate
 
 
 @dataclass(slots=True)
@@ -47,9 +27,9 @@ class Namespaces:
     stored: dict[str, NamespaceInfo] = field(default_factory=dict[str, NamespaceInfo])
     _buckets: dict[str, Bucket] = field(default_factory=dict[str, Bucket])
 
-    def read(self, stored: dict[str, NamespaceInfo]) -> None:
+    def read(self, stored: Mapping[str, NamespaceInfo]) -> None:
         """Take what the store has for what there is."""
-        self.stored = stored
+        self.stored = dict(stored)
 
     def note(self, info: NamespaceInfo) -> None:
         """Take in what was committed."""

@@ -5,6 +5,8 @@ from typing import Protocol
 
 from outlast.core import limits
 from outlast.core.replies import TaskState
+from outlast.core.task import TERMINAL
+from outlast.engine.listing import counted_by
 from outlast.protocol.transport import QueueInfo, Queues, QueueType
 from outlast.store.base import Turns, Waiting
 
@@ -29,9 +31,8 @@ async def queues_of(store: Depths, namespace: str, queue: str = "") -> Queues:
     """Return the queues that have open work, by name; only ``queue`` if it is given, then also when it is empty."""
     queues: dict[str, _Queue] = {queue: _Queue()} if queue else {}
     for name, value in (await store.read_counters(namespace)).items():
-        of, _, rest = name.partition(":")
-        of_queue, _, state = rest.rpartition(":")
-        if of == "tasks" and value > 0 and _is_open(state) and queue in {"", of_queue}:
+        of, of_queue, state = counted_by(name)
+        if of == "tasks" and value > 0 and state not in TERMINAL and queue in {"", of_queue}:
             queues.setdefault(of_queue, _Queue()).states[state] = value
     for turns in await store.read_turns():
         if turns.namespace == namespace and queue in {"", turns.queue}:
@@ -39,10 +40,6 @@ async def queues_of(store: Depths, namespace: str, queue: str = "") -> Queues:
     shown = sorted(queues)[: limits.QUEUES_SHOWN_MAX]
     items = [_info(name, queues[name], await store.read_waiting(namespace, name)) for name in shown]
     return Queues(items=tuple(items), more=len(shown) < len(queues))
-
-
-def _is_open(state: str) -> bool:
-    return state not in {TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELED, TaskState.EXPIRED}
 
 
 def _info(name: str, queue: _Queue, waiting: list[Waiting]) -> QueueInfo:
