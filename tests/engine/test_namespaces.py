@@ -9,27 +9,61 @@ from outlast.core.admin import (
     CreateNamespace,
     DeleteNamespace,
     DescribeWorkers,
+    Forget,
     NamespaceInfo,
     NamespaceSettings,
     UpdateNamespace,
     WorkersInfo,
 )
 from outlast.core.errors import Busy, Conflict, Invalid, NotFound, TooLarge
-from outlast.core.inputs import CancelTask, DescribeTask, EnqueueTasks, TerminateWorkflow
+from outlast.core.inputs import Asked, CancelTask, DescribeTask, EnqueueTasks, TerminateWorkflow
+from outlast.core.limits import PAYLOAD_INLINE_BYTES_MAX
 from outlast.core.payload import Payload
+from outlast.core.replies import Refused, Reply
 from outlast.core.shard.config import ShardConfig
 from outlast.core.units import HOUR
+from outlast.core.writes import CommitOutcome, RunRow, TaskRow
 from outlast.engine.frontend import Engine
 from outlast.engine.inprocess import InProcessTransport
-from outlast.engine.namespaces import Bucket
 from outlast.protocol.transport import Count, QueueInfo, QueueType
+from outlast.store.base import Found, RunFilter, StoreError, TaskFilter
+from outlast.store.memory.blobs import MemoryBlobStore
 from outlast.store.memory.store import MemoryStore
-from tests.engine.doubles import a_poll, a_start, a_task, run, running
+from tests.engine.doubles import FaultyStore, a_poll, a_start, a_task, run, running
 
 
 def shop(request_id: str = "r1", **settings: Any) -> CreateNamespace:
     """Return the request for a namespace."""
     return CreateNamespace(name="shop", request_id=request_id, settings=NamespaceSettings(**settings))
+
+
+class SlowBlobs(MemoryBlobStore):
+    """Blobs that are kept once they may be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.may = asyncio.Event(), asyncio.Event()
+
+    async def put(self, digest: str, data: bytes) -> None:
+        """Keep ``data`` when it may be."""
+        self.asked.set()
+        await self.may.wait()
+        await super().put(digest, data)
+
+
+class UnreadableLists:
+    """The lists of a store, of which those of one namespace cannot be read."""
+
+    def __init__(self, store: MemoryStore, namespace: str, fault: StoreError) -> None:
+        self._store, self._namespace, self._fault = store, namespace, fault
+
+    async def list_runs(self, filter: RunFilter) -> Found[RunRow]:
+        return await self._store.list_runs(filter)
+
+    async def list_tasks(self, filter: TaskFilter) -> Found[TaskRow]:
+        if filter.namespace == self._namespace:
+            raise self._fault
+        return await self._store.list_tasks(filter)
 
 
 async def swept(engine: Engine) -> None:
@@ -79,14 +113,6 @@ def test_limits_of_a_namespace_hold_from_the_next_request_on() -> None:
             assert float(caught.value.facts["retry_after"]) > 60
 
     run(work)
-
-
-def test_a_batch_may_owe_what_it_takes_over_the_burst() -> None:
-    bucket = Bucket(5.0, 0)
-
-    assert bucket.take(8, rate=1.0, burst=5.0, now=0) == 0
-    assert bucket.take(1, rate=1.0, burst=5.0, now=0) == 4
-    assert bucket.take(1, rate=1.0, burst=5.0, now=4 * 10**9) == 0
 
 
 @pytest.mark.parametrize(
@@ -208,5 +234,116 @@ def test_workers_are_those_that_poll() -> None:
             assert isinstance(found, WorkersInfo)
             assert [info.worker for info in found.items] == ["w-7"]
             assert found.items[0].polls == 1
+
+    run(work)
+
+
+def test_a_namespace_made_by_a_commit_without_an_answer_is_served() -> None:
+    async def work() -> None:
+        store = FaultyStore()
+        store.unknown_happens = True
+        async with running(store) as (engine, transport):
+            store.outcomes.append(CommitOutcome.UNKNOWN)
+            reply = await engine.submit(shop(), namespace="default", principal="").future  # and it is not sent again
+            await transport.call(a_task())  # which is when the shard is served again
+
+            assert isinstance(reply, Refused)
+            assert reply.code == "unavailable"
+            await InProcessTransport(engine, namespace="shop").call(a_task())
+
+    run(work)
+
+
+def test_a_namespace_made_again_in_the_commit_that_ends_the_old_one_is_served() -> None:
+    async def work() -> None:
+        async with running() as (engine, transport):
+            await transport.call(shop())
+            ending = DeleteNamespace(name="shop", request_id="r2", confirm="shop")
+            await engine.submit(ending, namespace="default", principal="").future  # the sweeper hears of it first
+
+            again = await engine.submit(shop("r9"), namespace="default", principal="").future
+
+            assert isinstance(again, NamespaceInfo)
+            assert engine.knows("shop")
+
+    run(work)
+
+
+def test_a_namespace_deleted_while_a_big_payload_is_kept_takes_nothing_more() -> None:
+    async def work() -> None:
+        blobs = SlowBlobs()
+        async with running(blobs=blobs) as (engine, transport):
+            await transport.call(shop())
+            big = Payload("json/plain", b"x" * (PAYLOAD_INLINE_BYTES_MAX + 1))
+            asked = engine.submit(a_task(input=(big,)), namespace="shop", principal="")
+            await blobs.asked.wait()
+            await transport.call(DeleteNamespace(name="shop", request_id="r2", confirm="shop"))
+            blobs.may.set()
+
+            reply = await asked.future
+
+            assert isinstance(reply, Refused)
+            assert reply.code == "namespace_not_found"
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [(StoreError("store_damaged", "A page cannot be read.", remedy="Restore it."), "StoreError"), (None, "is away")],
+    ids=["the store fails", "the shard refuses"],
+)
+def test_a_namespace_that_cannot_be_swept_keeps_nothing_in_the_others(
+    fault: StoreError | None, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        store = MemoryStore()
+        async with running(store, config=ShardConfig(idempotency_window=1)) as (engine, transport):
+            for name in ("a-bad", "shop"):
+                settings = NamespaceSettings(retention=1)
+                await transport.call(CreateNamespace(name=name, request_id=f"r-{name}", settings=settings))
+                other = InProcessTransport(engine, namespace=name)
+                await other.call(a_task(task_id=f"t-{name}"))
+                await other.call(CancelTask(task_id=f"t-{name}"))
+            sweeper, ask = engine._sweeper, engine._sweeper.ask
+
+            async def refuse_bad(request: Asked, namespace: str) -> Reply:
+                if namespace == "a-bad":
+                    return Refused(code="unavailable", fact="The shard is away.", remedy="Wait.", retryable=True)
+                return await ask(request, namespace)
+
+            sweeper.ask = refuse_bad
+            if fault is not None:
+                sweeper.store = UnreadableLists(store, "a-bad", fault)
+            await sweeper.sweep()
+
+            assert set(store.tables.tasks) == {"t-a-bad"}
+
+    run(work)
+    assert "the namespace a-bad was not swept to its end" in caplog.text
+    assert said in caplog.text
+
+
+def test_the_shard_is_not_asked_to_forget_what_a_key_still_binds() -> None:
+    async def work() -> None:
+        async with running(config=ShardConfig(idempotency_window=HOUR)) as (engine, transport):
+            await transport.call(shop(retention=1))
+            other = InProcessTransport(engine, namespace="shop")
+            await other.call(a_task(task_id="t"))
+            await other.call(CancelTask(task_id="t"))
+            sweeper, ask, asked = engine._sweeper, engine._sweeper.ask, list[Asked]()
+
+            async def listen(request: Asked, namespace: str) -> Reply:
+                asked.append(request)
+                return await ask(request, namespace)
+
+            sweeper.ask = listen
+            await sweeper.sweep()
+            kept = list(asked)
+            sweeper.kept_min = 0
+            await sweeper.sweep()
+
+            assert kept == []
+            assert [type(request) for request in asked] == [Forget]
 
     run(work)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from outlast.core import limits
-from outlast.core.admin import DeleteNamespace, NamespaceInfo, NamespaceState, UpdateNamespace
+from outlast.core.admin import DeleteNamespace, DropNamespace, Forgotten, NamespaceInfo, NamespaceState, UpdateNamespace
 from outlast.core.errors import Refusal
 from outlast.core.inputs import Asked, CompleteTasks, EnqueueTasks, Poll, Request, StartWorkflows
 from outlast.core.replies import (
@@ -24,6 +24,7 @@ from outlast.core.replies import (
 )
 from outlast.core.shard.config import ShardConfig
 from outlast.core.validation import faults_of, measure, require_small_payloads, validate
+from outlast.core.writes import Claim
 from outlast.engine.batches import part_of
 from outlast.engine.blobs import fetched, has_big, has_blobs, put_away
 from outlast.engine.namespaces import Namespaces
@@ -91,9 +92,10 @@ class Engine:
             owner=owner,
             release=self._release,
             reopened=self._reopened,
+            claimed=self._claimed,
             committed=self.watches.committed,
         )
-        self._sweeper = Sweeper(store, self.namespaces, clock, self._ask)
+        self._sweeper = Sweeper(store, self.namespaces, clock, self._ask, kept_min=self._config.idempotency_window)
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.stopped = False
@@ -108,7 +110,6 @@ class Engine:
         await self._store.open()
         try:
             await self._shell.start()
-            self.namespaces.read(await self._store.read_namespaces())
         except BaseException:
             self._loop = None
             await self._store.close()
@@ -237,6 +238,8 @@ class Engine:
                 require_small_payloads(request)
             self._blobs_used = True
             request = await put_away(request, self._blobs)
+            if not self.namespaces.knows(namespace):  # deleted while this was written to the disk
+                raise self.namespaces.missing(namespace)
         except Refusal as refusal:
             ticket.settle(refused(refusal))
             return
@@ -266,6 +269,9 @@ class Engine:
             self.namespaces.note(reply)
             if reply.state is NamespaceState.DELETING:
                 self._sweeper.call()
+        elif type(reply) is Forgotten and letter is not None and isinstance(letter.request, DropNamespace):
+            # Here, and not where the sweeper reads its answer: one of the same name may be made by the same commit.
+            self.namespaces.gone(letter.request.name)
         self._settle(ticket, reply, letter)
 
     def _settle(self, ticket: Ticket, reply: Reply, letter: Letter | None) -> None:
@@ -304,9 +310,12 @@ class Engine:
             )
 
     def _reopened(self) -> None:
-        self.watches.anything_may_have_moved()
-        self._spawn(self._read_namespaces(), "namespaces")
         self.on_reopen()
+
+    def _claimed(self, claim: Claim) -> None:
+        """Take in what is committed: the last commit before a claim may have happened without an answer."""
+        self.namespaces.read(claim.namespaces)
+        self.watches.anything_may_have_moved()
 
     # --- odds ---------------------------------------------------------------------------------------------------------
 
@@ -340,13 +349,6 @@ class Engine:
         aged = await self._blobs.aged(now=now)
         named = await self._store.named_blobs(aged) if aged else set[str]()
         return await self._blobs.sweep(named, now=now)
-
-    async def _read_namespaces(self) -> None:
-        """Read anew what there is, after the store was closed and opened again."""
-        try:
-            self.namespaces.read(await self._store.read_namespaces())
-        except StoreError:
-            LOG.exception("the namespaces could not be read; those known before are served")
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = self.loop.create_task(work, name=name)

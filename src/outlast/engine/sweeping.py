@@ -6,8 +6,8 @@ reason, the next round begins anew: what is gone is not found again.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from outlast.core import limits
@@ -15,11 +15,12 @@ from outlast.core.admin import DropNamespace, Forget, Forgotten, NamespaceInfo, 
 from outlast.core.inputs import Asked, CancelTask, TerminateWorkflow
 from outlast.core.replies import Refused, Reply, RunStatus
 from outlast.core.writes import RunRow, TaskRow
+from outlast.engine.listing import Row, Wanted
 from outlast.engine.namespaces import Namespaces
 from outlast.engine.ports import Clock
 from outlast.query.fields import RUN_FIELDS, TASK_FIELDS
 from outlast.query.predicate import All, Compare, Exists, Not, Operator
-from outlast.store.base import Found, Place, RunFilter, TaskFilter
+from outlast.store.base import Found, RunFilter, TaskFilter
 
 LOG: Final = logging.getLogger("outlast.engine")
 
@@ -37,12 +38,16 @@ class Lists(Protocol):
 
 @dataclass(slots=True)
 class Sweeper:
-    """Rounds over all namespaces. ``ask`` hands the shard a request in a namespace and returns its reply."""
+    """Rounds over all namespaces. ``ask`` hands the shard a request in a namespace and returns its reply.
+
+    Nothing is asked for that closed less than ``kept_min`` nanoseconds ago: the shard would not forget it yet.
+    """
 
     store: Lists
     namespaces: Namespaces
     clock: Clock
     ask: Callable[[Asked, str], Awaitable[Reply]]
+    kept_min: int = 0
     _called: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
@@ -54,58 +59,46 @@ class Sweeper:
             except TimeoutError:
                 pass  # it is time all the same
             self._called.clear()
-            try:
-                await self.sweep()
-            except Exception:
-                LOG.exception("a sweep was ended; the next begins anew")
+            await self.sweep()
 
     def call(self) -> None:
         """Have the next round begin soon."""
         self._called.set()
 
     async def sweep(self) -> None:
-        """Do one round."""
+        """Do one round. What fails in one namespace is logged, and keeps nothing in the others."""
         for info in self.namespaces.all():
-            now = self.clock.now()
-            if info.state is NamespaceState.DELETING:
-                await self._empty(info, now)
-            elif info.settings.retention:
-                await self.forget(info.name, now - info.settings.retention)
+            try:
+                await self._sweep(info)
+            except NotSwept as error:
+                LOG.warning(
+                    "the namespace %s was not swept to its end; the next round begins anew: %s", info.name, error
+                )
+            except Exception:
+                LOG.exception("the namespace %s was not swept to its end; the next round begins anew", info.name)
+
+    async def _sweep(self, info: NamespaceInfo) -> None:
+        now = self.clock.now()
+        if info.state is NamespaceState.DELETING:
+            await self._empty(info, now)
+        elif info.settings.retention:
+            await self.forget(info.name, now - max(info.settings.retention, self.kept_min))
 
     async def forget(self, namespace: str, before: int) -> None:
         """Forget what closed before ``before``: tasks, then runs with their activities."""
-        await self._forget_tasks(
-            TaskFilter(
-                namespace=namespace,
-                standalone=True,
-                where=All((
-                    Compare(TASK_FIELDS["closed"], Operator.LESS, before),
-                    Compare(TASK_FIELDS["enqueued"], Operator.LESS, before),
-                )),
-            ),
-            before,
-        )  # fmt: skip
-        wanted = All((
+        tasks = All((
+            Compare(TASK_FIELDS["closed"], Operator.LESS, before),
+            Compare(TASK_FIELDS["enqueued"], Operator.LESS, before),
+        ))  # fmt: skip
+        await self._forget_tasks(TaskFilter(namespace=namespace, standalone=True, where=tasks), before)
+        runs = All((
             Compare(RUN_FIELDS["closed"], Operator.LESS, before),
             Compare(RUN_FIELDS["started"], Operator.LESS, before),
         ))  # fmt: skip
-        place: Place | None = None
-        while True:
-            found = await self.store.list_runs(
-                RunFilter(
-                    namespace=namespace,
-                    where=wanted,
-                    before=place,
-                    limit=limits.SWEEP_RUNS,
-                    scan=limits.LIST_SCAN_ROWS,
-                )
-            )
-            if found.rows:
-                await self._forget_runs(namespace, [row.run_id for row in found.rows], before)
-            place = found.next
-            if place is None:
-                return
-            await asyncio.sleep(0)
+        wanted = RunFilter(namespace=namespace, where=runs, limit=limits.SWEEP_RUNS)
+        async for rows in stretches(self.store.list_runs, wanted):
+            if rows:
+                await self._forget_runs(namespace, [row.run_id for row in rows], before)
 
     async def _forget_runs(self, namespace: str, run_ids: list[str], before: int) -> None:
         ready: list[str] = []
@@ -118,80 +111,46 @@ class Sweeper:
         await self._forget(Forget(runs=tuple(ready), closed_before=before), namespace)
 
     async def _forget_tasks(self, wanted: TaskFilter, before: int) -> None:
-        place: Place | None = None
-        while True:
-            found = await self.store.list_tasks(
-                TaskFilter(
-                    namespace=wanted.namespace,
-                    run_id=wanted.run_id,
-                    standalone=wanted.standalone,
-                    where=wanted.where,
-                    before=place,
-                    limit=limits.SWEEP_TASKS,
-                    scan=limits.LIST_SCAN_ROWS,
-                )
-            )
-            closed = tuple(row.task_id for row in found.rows if row.closed_at)
+        async for rows in stretches(self.store.list_tasks, replace(wanted, limit=limits.SWEEP_TASKS)):
+            closed = tuple(row.task_id for row in rows if row.closed_at)
             if closed:
                 await self._forget(Forget(tasks=closed, closed_before=before), wanted.namespace)
-            place = found.next
-            if place is None:
-                return
-            await asyncio.sleep(0)
 
     async def _forget(self, request: Forget, namespace: str) -> None:
         reply = await self.ask(request, namespace)
         if not isinstance(reply, Forgotten):
-            raise NotSwept(reply)
+            raise NotSwept(reply.fact if isinstance(reply, Refused) else str(reply))
 
     async def _empty(self, info: NamespaceInfo, now: int) -> None:
         """End what is open in a namespace that is being deleted, forget all of it, and then the namespace."""
         name = info.name
-        place: Place | None = None
-        while True:
-            runs = await self.store.list_runs(
-                RunFilter(
-                    namespace=name,
-                    status=RunStatus.RUNNING,
-                    before=place,
-                    limit=limits.SWEEP_RUNS,
-                    scan=limits.LIST_SCAN_ROWS,
-                )
-            )
-            for row in runs.rows:
+        open_runs = RunFilter(namespace=name, status=RunStatus.RUNNING, limit=limits.SWEEP_RUNS)
+        async for runs in stretches(self.store.list_runs, open_runs):
+            for run in runs:
                 await self.ask(
                     TerminateWorkflow(
-                        workflow_id=row.workflow_id, run_id=row.run_id, request_id=f"end:{row.run_id}", reason=REASON
+                        workflow_id=run.workflow_id, run_id=run.run_id, request_id=f"end:{run.run_id}", reason=REASON
                     ),
                     name,
                 )
-            place = runs.next
-            if place is None:
-                break
-        await self._cancel_tasks(name)
+        open_tasks = TaskFilter(namespace=name, where=Not(Exists(TASK_FIELDS["closed"])), limit=limits.SWEEP_TASKS)
+        async for tasks in stretches(self.store.list_tasks, open_tasks):
+            for task in tasks:
+                await self.ask(CancelTask(task_id=task.task_id, reason=REASON), name)
         await self.forget(name, now + 1)
-        reply = await self.ask(DropNamespace(name=name), name)
-        if isinstance(reply, Forgotten) or (isinstance(reply, Refused) and reply.code == "namespace_not_found"):
-            self.namespaces.gone(name)
+        if isinstance(await self.ask(DropNamespace(name=name), name), Forgotten):
             LOG.info("the namespace %s has been deleted", name)
 
-    async def _cancel_tasks(self, namespace: str) -> None:
-        place: Place | None = None
-        while True:
-            found = await self.store.list_tasks(
-                TaskFilter(
-                    namespace=namespace,
-                    where=Not(Exists(TASK_FIELDS["closed"])),
-                    before=place,
-                    limit=limits.SWEEP_TASKS,
-                    scan=limits.LIST_SCAN_ROWS,
-                )
-            )
-            for row in found.rows:
-                await self.ask(CancelTask(task_id=row.task_id, reason=REASON), namespace)
-            place = found.next
-            if place is None:
-                return
+
+async def stretches(read: Callable[[Wanted], Awaitable[Found[Row]]], wanted: Wanted) -> AsyncGenerator[Sequence[Row]]:
+    """Give what matches ``wanted``, at most its ``limit`` of rows at a time; other work goes on between two stretches."""
+    while True:
+        found = await read(replace(wanted, scan=limits.LIST_SCAN_ROWS))
+        yield found.rows
+        if found.next is None:
+            return
+        wanted = replace(wanted, before=found.next)
+        await asyncio.sleep(0)
 
 
 class NotSwept(Exception):

@@ -20,7 +20,7 @@ from outlast.core.shard.config import ShardConfig
 from outlast.core.shard.core import ShardCore
 from outlast.core.shard.outputs import Answer, Ask, StepDown
 from outlast.core.units import Fence
-from outlast.core.writes import Batch, CommitOutcome, LoadKeys, Page
+from outlast.core.writes import Batch, Claim, CommitOutcome, LoadKeys, Page
 from outlast.engine.ports import Clock, Observer
 from outlast.engine.shard.mailbox import ONLY_READS, RESERVED, Letter, Mailbox
 from outlast.engine.ticket import NobodyWaits, Ticket
@@ -61,11 +61,13 @@ class Shell:
         owner: str,
         release: Callable[[Ticket, Reply, Letter | None], None],
         reopened: Callable[[], None] = lambda: None,
+        claimed: Callable[[Claim], None] = lambda _: None,
         committed: Callable[[Batch], None] = lambda _: None,
         mailbox: Mailbox | None = None,
     ) -> None:
         """``release`` hands an answer to its caller, together with what was asked; ``reopened`` hears of a reopened store,
-        ``committed`` of each batch that is done, before its answers leave. None may raise.
+        ``claimed`` of each claim, before anything is answered under it, ``committed`` of each batch that is done, before its
+        answers leave. None may raise.
         """
         self._store = store
         self._config = config
@@ -74,6 +76,7 @@ class Shell:
         self._owner = owner
         self._release = release
         self._reopened = reopened
+        self._claimed = claimed
         self._committed = committed
         self._mailbox = mailbox or Mailbox()
         self._core: ShardCore | None = None
@@ -389,6 +392,7 @@ class Shell:
         claim = await self._store.claim(owner=self._owner, now=now, lease_until=lease_until)
         self._fence = claim.fence
         self._core = ShardCore(claim, config=self._config, now=self._clock.now(), lease_until=lease_until)
+        self._claimed(claim)
         self._observer.on_claim(claim.fence.epoch)
         self.trouble = Trouble(logged_at=self.trouble.logged_at)
         self._wake()
