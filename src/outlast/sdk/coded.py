@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from outlast.core import limits
 from outlast.core.payload import Payload
 from outlast.protocol.codecs import Chain, Unreadable
-from outlast.sdk.converter import Converter
+from outlast.sdk.converter import Converter, bounded
 from outlast.sdk.definition import Parameters
-from outlast.sdk.errors import NotReadable, PayloadTooLarge
+from outlast.sdk.errors import NotReadable
 
 
 class CodedConverter(Converter):
@@ -37,17 +36,7 @@ class CodedConverter(Converter):
         return self._inner.payloads_to_arguments(parameters, read)
 
     def _coded(self, payload: Payload, path: str) -> Payload:
-        coded = self._chain.encode(payload)
-        size = len(coded.data)
-        if size > limits.PAYLOAD_BYTES_MAX:
-            raise PayloadTooLarge(
-                f"{path} takes {size:,} bytes when it is coded; a payload has at most {limits.PAYLOAD_BYTES_MAX:,}.",
-                path=path,
-                size=size,
-                limit=limits.PAYLOAD_BYTES_MAX,
-                remedy="Put the data in storage of your own and hand over its address.",
-            )
-        return coded
+        return bounded(self._chain.encode(payload), path, when=" when it is coded")
 
     def _read(self, payload: Payload, path: str) -> Payload:
         try:

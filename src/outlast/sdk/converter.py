@@ -82,10 +82,10 @@ class Converter:
         if value is None:
             return NULL_PAYLOAD
         if isinstance(value, bytes | bytearray | memoryview):
-            return _bounded(Payload(BYTES, bytes(cast("bytes", value))), path)
+            return bounded(Payload(BYTES, bytes(cast("bytes", value))), path)
         data = encode(value, path=path, declared=declared)
         if len(data) > limits.PAYLOAD_BYTES_MAX:
-            return _bounded(Payload(JSON, data), path)
+            return bounded(Payload(JSON, data), path)
         return Payload(JSON, data)
 
     def from_payload(self, payload: Payload, type: Any = Any, *, path: str = "value") -> Any:
@@ -133,7 +133,7 @@ class Converter:
                 name: msgspec.Raw(encode(value, path=name, declared=types_of.get(name, Any)))
                 for name, value in named.items()
             }
-            payloads.append(_bounded(Payload(JSON, _ENCODE(parts), metadata=KWARGS), "keyword arguments"))
+            payloads.append(bounded(Payload(JSON, _ENCODE(parts), metadata=KWARGS), "keyword arguments"))
         return tuple(payloads)
 
     def payloads_to_arguments(
@@ -279,11 +279,12 @@ def _positional(parameters: Parameters) -> tuple[str, ...]:
     return tuple(name for name in parameters.names if name not in parameters.keyword_only)
 
 
-def _bounded(payload: Payload, path: str) -> Payload:
+def bounded(payload: Payload, path: str, *, when: str = "") -> Payload:
+    """Return ``payload``. Raises PayloadTooLarge for one that is over the limit ``when`` (" when it is coded") it is measured."""
     size = len(payload.data)
     if size > limits.PAYLOAD_BYTES_MAX:
         raise PayloadTooLarge(
-            f"{path} takes {size:,} bytes; a payload has at most {limits.PAYLOAD_BYTES_MAX:,}.",
+            f"{path} takes {size:,} bytes{when}; a payload has at most {limits.PAYLOAD_BYTES_MAX:,}.",
             path=path,
             size=size,
             limit=limits.PAYLOAD_BYTES_MAX,
