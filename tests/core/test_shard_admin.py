@@ -299,3 +299,33 @@ def test_a_namespace_that_ends_takes_keys_along() -> None:
     done = world.ask(Forget(tasks=("t-1",), closed_before=FOREVER), Forgotten, namespace="shop")
 
     assert done == Forgotten(tasks=1)
+
+
+def test_a_start_that_waited_for_rows_does_not_enter_a_namespace_that_is_gone() -> None:
+    world = World()
+    create(world)
+    world.hold_loads = True
+    start = i.StartWorkflow(type="order", queue="default", run_id="r-1", request_id="s-1", workflow_id="w")
+    waiting = world.send(start, namespace="shop")
+    assert world.pages
+    world.ask(DeleteNamespace(name="shop", request_id="r2", confirm="shop"), NamespaceInfo)
+    world.ask(DropNamespace(name="shop"), Forgotten)
+
+    world.hand_in()
+
+    reply = world.answers[waiting]
+    assert isinstance(reply, Refused)
+    assert reply.code == "namespace_not_found"
+    assert world.tables.runs == {}
+    assert not any(value for (namespace, _), value in world.tables.counters.items() if namespace == "shop")
+
+
+def test_a_namespace_that_is_made_again_takes_work_again() -> None:
+    world = World()
+    create(world)
+    world.ask(DeleteNamespace(name="shop", request_id="r2", confirm="shop"), NamespaceInfo)
+    world.ask(DropNamespace(name="shop"), Forgotten)
+
+    create(world, request_id="r3")
+
+    assert world.ask(enqueue_of("t-1"), TaskEnqueuedReply, namespace="shop").task_id == "t-1"

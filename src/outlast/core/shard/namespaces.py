@@ -97,13 +97,15 @@ def delete(shard: Shard, request: DeleteNamespace) -> NamespaceInfo:
 
 
 def is_ending(shard: Shard, namespace: str) -> bool:
-    """Return whether a namespace is being deleted."""
+    """Return whether a namespace is being deleted, or is gone since this owner has the shard."""
     known = shard.namespaces.get(namespace)
-    return known is not None and known.state is NamespaceState.DELETING
+    return known.state is NamespaceState.DELETING if known is not None else namespace in shard.namespaces_gone
 
 
 def require_active(shard: Shard, namespace: str) -> None:
-    """Refuse new work for a namespace that is being deleted: the door may have let it in before it heard of that.
+    """Refuse new work for a namespace that is being deleted or gone.
+
+    The door may have let it in before it heard of that, and an input that waited for rows is applied long after.
 
     Raises:
         NotFound: it is being deleted.
@@ -130,6 +132,9 @@ def drop(shard: Shard, request: DropNamespace) -> Forgotten:
     if known.state is not NamespaceState.DELETING or left:
         raise Conflict("namespace_in_use", f'The namespace "{request.name}" holds {left:,} runs and tasks.')
     del shard.namespaces[request.name]
+    shard.namespaces_gone[request.name] = None
+    while len(shard.namespaces_gone) > limits.NAMESPACES_MAX:
+        shard.namespaces_gone.popitem(last=False)
     shard.gather.namespaces[request.name] = None
     return Forgotten()
 
@@ -176,6 +181,7 @@ def _changeable(shard: Shard, name: str, request_id: str, version: int) -> Names
 
 
 def _write(shard: Shard, info: NamespaceInfo) -> NamespaceInfo:
+    shard.namespaces_gone.pop(info.name, None)
     shard.namespaces[info.name] = info
     shard.gather.namespaces[info.name] = info
     return info

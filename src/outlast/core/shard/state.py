@@ -124,6 +124,7 @@ class Shard:
     absent: OrderedDict[tuple[str, ...], None] = field(default_factory=OrderedDict[tuple[str, ...], None])
     counters: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     namespaces: dict[str, NamespaceInfo] = field(default_factory=dict[str, NamespaceInfo])
+    namespaces_gone: OrderedDict[str, None] = field(default_factory=OrderedDict[str, None])  # removed by this owner
     forgotten: OrderedDict[str, int] = field(default_factory=OrderedDict[str, int])
     """Runs and tasks with the number of the batch that removes them: a page that was asked for before may still hold them."""
 
