@@ -19,8 +19,8 @@ from outlast.cli.why import waits_for
 from outlast.core.errors import Invalid
 from outlast.core.events import Event
 from outlast.core.replies import RunStatus, WorkflowInfo
-from outlast.gateway.given import CountOut, EventOut
-from outlast.gateway.giving import event_out, workflow_out
+from outlast.gateway.given import EventOut
+from outlast.gateway.giving import count_out, event_out, workflow_out
 from outlast.gateway.values import instant
 from outlast.protocol.transport import Count
 
@@ -106,7 +106,7 @@ async def _count(arguments: Arguments) -> int:
 def counted(arguments: Arguments, found: Count) -> str:
     """Return a count in the form that was asked for."""
     if mode_of(arguments) == "json":
-        return json_line(CountOut(count=found.count, approximate=found.approximate))
+        return json_line(count_out(found))
     return f"{'at least ' if found.approximate else ''}{found.count}\n"
 
 

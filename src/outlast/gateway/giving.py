@@ -1,5 +1,7 @@
 """The engine's replies as what REST gives."""
 
+from typing import Any
+
 from outlast.core.admin import NamespaceInfo, WorkerInfo
 from outlast.core.events import Event
 from outlast.core.failure import Failure
@@ -15,6 +17,7 @@ from outlast.core.replies import (
 from outlast.gateway.given import (
     ActivityOut,
     AttemptOut,
+    CountOut,
     EventOut,
     FailureOut,
     NamespaceOut,
@@ -35,7 +38,7 @@ from outlast.gateway.given import (
     WorkflowRow,
 )
 from outlast.gateway.values import error_line, instant, plain, span_out, values_of
-from outlast.protocol.transport import Attempt, HistoryPage, Listing, QueueInfo
+from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, QueueInfo
 
 
 def failure_out(failure: Failure | None) -> FailureOut | None:
@@ -55,24 +58,14 @@ def failure_out(failure: Failure | None) -> FailureOut | None:
 def workflow_out(info: WorkflowInfo) -> WorkflowOut:
     """Return a run, whole."""
     return WorkflowOut(
-        id=info.workflow_id,
-        run_id=info.run_id,
-        first_run_id=info.first_run_id,
+        **_of_run(info),
         namespace=info.namespace,
-        type=info.type,
-        queue=info.queue,
-        status=info.status,
-        build=info.build,
-        started_at=instant(info.started_at),
-        closed_at=instant(info.closed_at),
-        events=info.events,
         history_bytes=info.history_bytes,
         cancel_requested=info.cancel_requested,
         why=info.why,
         why_at=instant(info.why_at),
         activities=tuple(_activity_out(activity) for activity in info.activities),
         timers=tuple(_timer_out(timer) for timer in info.timers),
-        tags=info.tags or {},
         result=values_of(info.result),
         failure=failure_out(info.failure),
         workflow_task=TurnOut(state=info.task_state, attempt=info.task_attempt, failure=failure_out(info.task_failure)),
@@ -88,20 +81,24 @@ def workflow_page(listing: Listing) -> WorkflowPage:
 
 
 def _workflow_row(info: WorkflowInfo) -> WorkflowRow:
-    return WorkflowRow(
-        id=info.workflow_id,
-        run_id=info.run_id,
-        first_run_id=info.first_run_id,
-        type=info.type,
-        queue=info.queue,
-        status=info.status,
-        build=info.build,
-        started_at=instant(info.started_at),
-        closed_at=instant(info.closed_at),
-        events=info.events,
-        tags=info.tags or {},
-        error=error_line(info.failure),
-    )
+    return WorkflowRow(**_of_run(info), error=error_line(info.failure))
+
+
+def _of_run(info: WorkflowInfo) -> dict[str, Any]:
+    """Return the fields that a run has in a list and by itself."""
+    return {
+        "id": info.workflow_id,
+        "run_id": info.run_id,
+        "first_run_id": info.first_run_id,
+        "type": info.type,
+        "queue": info.queue,
+        "status": info.status,
+        "build": info.build,
+        "started_at": instant(info.started_at),
+        "closed_at": instant(info.closed_at),
+        "events": info.events,
+        "tags": info.tags or {},
+    }
 
 
 def _activity_out(activity: PendingActivity) -> ActivityOut:
@@ -127,23 +124,8 @@ def _timer_out(timer: PendingTimer) -> TimerOut:
 def task_out(info: TaskInfo) -> TaskOut:
     """Return a task, whole."""
     return TaskOut(
-        id=info.task_id,
+        **_of_task(info),
         namespace=info.namespace,
-        type=info.type,
-        queue=info.queue,
-        state=info.state,
-        reason=info.reason,
-        attempt=info.attempt,
-        attempts_max=info.attempts_max,
-        priority=info.priority,
-        enqueued_at=instant(info.enqueued_at),
-        run_at=instant(info.run_at),
-        started_at=instant(info.started_at),
-        closed_at=instant(info.closed_at),
-        worker=info.worker,
-        workflow_id=info.workflow_id,
-        run_id=info.run_id,
-        tags=info.tags or {},
         cancel_requested=info.cancel_requested,
         why=info.why,
         result=values_of(info.result),
@@ -157,25 +139,34 @@ def task_page(listing: Listing) -> TaskPage:
 
 
 def _task_row(info: TaskInfo) -> TaskRow:
-    return TaskRow(
-        id=info.task_id,
-        type=info.type,
-        queue=info.queue,
-        state=info.state,
-        reason=info.reason,
-        attempt=info.attempt,
-        attempts_max=info.attempts_max,
-        priority=info.priority,
-        enqueued_at=instant(info.enqueued_at),
-        run_at=instant(info.run_at),
-        started_at=instant(info.started_at),
-        closed_at=instant(info.closed_at),
-        worker=info.worker,
-        workflow_id=info.workflow_id,
-        run_id=info.run_id,
-        tags=info.tags or {},
-        error=error_line(info.failure),
-    )
+    return TaskRow(**_of_task(info), error=error_line(info.failure))
+
+
+def _of_task(info: TaskInfo) -> dict[str, Any]:
+    """Return the fields that a task has in a list and by itself."""
+    return {
+        "id": info.task_id,
+        "type": info.type,
+        "queue": info.queue,
+        "state": info.state,
+        "reason": info.reason,
+        "attempt": info.attempt,
+        "attempts_max": info.attempts_max,
+        "priority": info.priority,
+        "enqueued_at": instant(info.enqueued_at),
+        "run_at": instant(info.run_at),
+        "started_at": instant(info.started_at),
+        "closed_at": instant(info.closed_at),
+        "worker": info.worker,
+        "workflow_id": info.workflow_id,
+        "run_id": info.run_id,
+        "tags": info.tags or {},
+    }
+
+
+def count_out(found: Count) -> CountOut:
+    """Return how many match."""
+    return CountOut(count=found.count, approximate=found.approximate)
 
 
 def workflow_outcome_out(outcome: WorkflowOutcome) -> OutcomeOut:

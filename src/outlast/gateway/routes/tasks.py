@@ -1,5 +1,7 @@
 """Tasks over REST."""
 
+from typing import Any
+
 import msgspec
 
 from outlast.core import limits
@@ -9,8 +11,8 @@ from outlast.core.replies import Accepted, Refused, TaskEnqueuedReply, TaskInfo,
 from outlast.core.validation import faults_of
 from outlast.gateway.conditional import with_etag
 from outlast.gateway.exchange import Answer, Exchange, answer
-from outlast.gateway.given import AcceptedOut, AttemptsOut, BatchOut, CountOut, EnqueuedOut, ItemOut, OpenOut
-from outlast.gateway.giving import attempt_out, task_out, task_outcome_out, task_page
+from outlast.gateway.given import AcceptedOut, AttemptsOut, BatchOut, EnqueuedOut, ItemOut, OpenOut
+from outlast.gateway.giving import attempt_out, count_out, task_out, task_outcome_out, task_page
 from outlast.gateway.keys import fingerprint
 from outlast.gateway.pages import with_link
 from outlast.gateway.problems import status_of
@@ -121,16 +123,7 @@ async def list_(exchange: Exchange) -> Answer:
     """A page of tasks that stand alone, or of one run's with ``run_id``."""
     asked = exchange.asked(TasksQuery)
     page = await exchange.engine.reader.list_tasks(
-        exchange.namespace,
-        type=asked.type,
-        state=asked.state or "",
-        queue=asked.queue,
-        run_id=asked.run_id,
-        standalone=not asked.run_id,
-        query=asked.query,
-        cursor=asked.cursor,
-        limit=asked.limit,
-        now=exchange.engine.clock.now(),
+        exchange.namespace, **_which(exchange, asked), cursor=asked.cursor, limit=asked.limit
     )
     return with_link(exchange, answer(task_page(page)), cursor=page.next)
 
@@ -138,17 +131,21 @@ async def list_(exchange: Exchange) -> Answer:
 async def count(exchange: Exchange) -> Answer:
     """How many tasks match."""
     asked = exchange.asked(TasksCountQuery)
-    found = await exchange.engine.reader.count_tasks(
-        exchange.namespace,
-        type=asked.type,
-        state=asked.state or "",
-        queue=asked.queue,
-        run_id=asked.run_id,
-        standalone=not asked.run_id,
-        query=asked.query,
-        now=exchange.engine.clock.now(),
-    )
-    return answer(CountOut(count=found.count, approximate=found.approximate))
+    found = await exchange.engine.reader.count_tasks(exchange.namespace, **_which(exchange, asked))
+    return answer(count_out(found))
+
+
+def _which(exchange: Exchange, asked: TasksQuery | TasksCountQuery) -> dict[str, Any]:
+    """Return which tasks are asked for, by the reader's names."""
+    return {
+        "type": asked.type,
+        "state": asked.state or "",
+        "queue": asked.queue,
+        "run_id": asked.run_id,
+        "standalone": not asked.run_id,
+        "query": asked.query,
+        "now": exchange.engine.clock.now(),
+    }
 
 
 async def attempts(exchange: Exchange) -> Answer:

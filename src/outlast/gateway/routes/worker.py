@@ -1,7 +1,9 @@
 """The worker protocol: the requests of ``core.inputs`` and their replies, and the reads of a Transport."""
 
 import asyncio
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from outlast.core.admin import CreateNamespace, DeleteNamespace, DescribeWorkers, UpdateNamespace
 from outlast.core.carriers import payloads_in
@@ -109,64 +111,29 @@ async def attempts(exchange: Exchange) -> Answer:
 
 async def runs(exchange: Exchange) -> Answer:
     """A page of runs."""
-    asked = read_query(exchange.query_string, WireRuns)
-    page = await exchange.engine.reader.list_runs(
-        exchange.namespace,
-        type=asked.type,
-        status=asked.status,
-        workflow_id=asked.workflow_id,
-        query=asked.query,
-        cursor=asked.cursor,
-        limit=asked.limit,
-        now=exchange.engine.clock.now(),
-    )
-    return _read(exchange, page)
+    return _read(exchange, await exchange.engine.reader.list_runs(exchange.namespace, **_asked(exchange, WireRuns)))
 
 
 async def count_runs(exchange: Exchange) -> Answer:
     """How many runs match."""
-    asked = read_query(exchange.query_string, WireRunsCount)
-    count = await exchange.engine.reader.count_runs(
-        exchange.namespace,
-        type=asked.type,
-        status=asked.status,
-        workflow_id=asked.workflow_id,
-        query=asked.query,
-        now=exchange.engine.clock.now(),
-    )
-    return _read(exchange, count)
+    asked = _asked(exchange, WireRunsCount)
+    return _read(exchange, await exchange.engine.reader.count_runs(exchange.namespace, **asked))
 
 
 async def tasks(exchange: Exchange) -> Answer:
     """A page of tasks."""
-    asked = read_query(exchange.query_string, WireTasks)
-    page = await exchange.engine.reader.list_tasks(
-        exchange.namespace,
-        type=asked.type,
-        state=asked.state,
-        queue=asked.queue,
-        run_id=asked.run_id,
-        query=asked.query,
-        cursor=asked.cursor,
-        limit=asked.limit,
-        now=exchange.engine.clock.now(),
-    )
-    return _read(exchange, page)
+    return _read(exchange, await exchange.engine.reader.list_tasks(exchange.namespace, **_asked(exchange, WireTasks)))
 
 
 async def count_tasks(exchange: Exchange) -> Answer:
     """How many tasks match."""
-    asked = read_query(exchange.query_string, WireTasksCount)
-    count = await exchange.engine.reader.count_tasks(
-        exchange.namespace,
-        type=asked.type,
-        state=asked.state,
-        queue=asked.queue,
-        run_id=asked.run_id,
-        query=asked.query,
-        now=exchange.engine.clock.now(),
-    )
-    return _read(exchange, count)
+    asked = _asked(exchange, WireTasksCount)
+    return _read(exchange, await exchange.engine.reader.count_tasks(exchange.namespace, **asked))
+
+
+def _asked(exchange: Exchange, shape: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return what is asked for, whose fields have the reader's names, and the instant that its query counts from."""
+    return {**msgspec.structs.asdict(read_query(exchange.query_string, shape)), "now": exchange.engine.clock.now()}
 
 
 async def queues(exchange: Exchange) -> Answer:

@@ -1,5 +1,7 @@
 """Workflows over REST."""
 
+from typing import Any
+
 from outlast.core.errors import Conflict
 from outlast.core.inputs import (
     AwaitWorkflow,
@@ -14,8 +16,8 @@ from outlast.core.replies import Accepted, QueryAnswered, WorkflowInfo, Workflow
 from outlast.core.units import SECOND
 from outlast.gateway.conditional import with_etag
 from outlast.gateway.exchange import Answer, Exchange, StreamAnswer, answer, checked
-from outlast.gateway.given import AcceptedOut, AnsweredOut, CountOut, HistoryOut, OpenOut, StartedOut
-from outlast.gateway.giving import events_out, workflow_out, workflow_outcome_out, workflow_page
+from outlast.gateway.given import AcceptedOut, AnsweredOut, HistoryOut, OpenOut, StartedOut
+from outlast.gateway.giving import count_out, events_out, workflow_out, workflow_outcome_out, workflow_page
 from outlast.gateway.keys import fingerprint
 from outlast.gateway.pages import with_link
 from outlast.gateway.taken import (
@@ -75,14 +77,7 @@ async def list_(exchange: Exchange) -> Answer:
     """A page of runs."""
     asked = exchange.asked(WorkflowsQuery)
     page = await exchange.engine.reader.list_runs(
-        exchange.namespace,
-        type=asked.type,
-        status=asked.status or "",
-        workflow_id=asked.id,
-        query=asked.query,
-        cursor=asked.cursor,
-        limit=asked.limit,
-        now=exchange.engine.clock.now(),
+        exchange.namespace, **_which(exchange, asked), cursor=asked.cursor, limit=asked.limit
     )
     return with_link(exchange, answer(workflow_page(page)), cursor=page.next)
 
@@ -90,15 +85,19 @@ async def list_(exchange: Exchange) -> Answer:
 async def count(exchange: Exchange) -> Answer:
     """How many runs match."""
     asked = exchange.asked(WorkflowsCountQuery)
-    found = await exchange.engine.reader.count_runs(
-        exchange.namespace,
-        type=asked.type,
-        status=asked.status or "",
-        workflow_id=asked.id,
-        query=asked.query,
-        now=exchange.engine.clock.now(),
-    )
-    return answer(CountOut(count=found.count, approximate=found.approximate))
+    found = await exchange.engine.reader.count_runs(exchange.namespace, **_which(exchange, asked))
+    return answer(count_out(found))
+
+
+def _which(exchange: Exchange, asked: WorkflowsQuery | WorkflowsCountQuery) -> dict[str, Any]:
+    """Return which runs are asked for, by the reader's names."""
+    return {
+        "type": asked.type,
+        "status": asked.status or "",
+        "workflow_id": asked.id,
+        "query": asked.query,
+        "now": exchange.engine.clock.now(),
+    }
 
 
 async def history(exchange: Exchange) -> Answer:
