@@ -12,17 +12,19 @@ from outlast.core.errors import Invalid, NotFound
 from outlast.core.events import Timed
 from outlast.core.replies import (
     PendingActivity,
-    PendingTimer,
     RunStatus,
     TaskInfo,
     TaskState,
     WorkflowInfo,
     WorkflowTask,
 )
+from outlast.core.run import Run
+from outlast.core.shard.gather import run_of, task_of
 from outlast.core.shard.outputs import with_events
-from outlast.core.shard.why import history_warning
+from outlast.core.shard.why import info_of_activity, info_of_run, info_of_task
+from outlast.core.task import Task
 from outlast.core.units import Instant
-from outlast.core.writes import AttemptRow, HistoryRow, Load, LoadKeys, Page, RunRow, RunState, TaskRow
+from outlast.core.writes import AttemptRow, HistoryRow, Load, LoadKeys, Page, RunRow, TaskRow
 from outlast.engine.blobs import fetched
 from outlast.engine.listing import (
     count_by_counters,
@@ -147,7 +149,7 @@ class Reader:
             where=run_filter(query, now=Instant(now)),
         )
         rows, following, short = await rows_of(self.store.list_runs, wanted, lambda row: (row.started_at, row.run_id))
-        return Listing(runs=tuple(info_of_run(row) for row in rows), next=cursor_of(following, digest), short=short)
+        return Listing(runs=tuple(_run_info(row) for row in rows), next=cursor_of(following, digest), short=short)
 
     async def count_runs(
         self,
@@ -197,7 +199,9 @@ class Reader:
         rows, following, short = await rows_of(
             self.store.list_tasks, wanted, lambda row: (row.enqueued_at, row.task_id)
         )
-        return Listing(tasks=tuple(info_of_task(row) for row in rows), next=cursor_of(following, digest), short=short)
+        return Listing(
+            tasks=tuple(info_of_task(task_of(row)) for row in rows), next=cursor_of(following, digest), short=short
+        )
 
     async def count_tasks(
         self,
@@ -244,11 +248,11 @@ class Reader:
                 TaskFilter(namespace=namespace, run_id=row.run_id, limit=ACTIVITIES_SHOWN)
             )
             tasks = [task for task in listed.rows if not task.closed_at]
-        return await fetched(info_of_run(row, tasks), self.blobs)
+        return await fetched(_run_info(row, tasks), self.blobs)
 
     async def describe_task(self, namespace: str, task_id: str) -> TaskInfo:
         """Return what the row says of a task."""
-        return await fetched(info_of_task(await self._task(namespace, task_id)), self.blobs)
+        return await fetched(info_of_task(task_of(await self._task(namespace, task_id))), self.blobs)
 
     async def _events(self, run_id: str, first: int, last: int) -> tuple[tuple[Timed, ...], int]:
         """Return events from ``first`` on, bounded, and the id of the next one to read (0 when ``last`` is reached)."""
@@ -296,105 +300,28 @@ class Reader:
         )
 
 
-def _due(row: RunRow, state: RunState) -> int:
-    """Return when a run that waits for a signal or a timer goes on by itself, 0 where it waits for something else."""
-    if row.closed_at or row.ready_at or state.activities:
-        return 0
-    return min((timer.fire_at for timer in state.timers.values()), default=0)
-
-
-def info_of_run(row: RunRow, tasks: list[TaskRow] | None = None) -> WorkflowInfo:
+def _run_info(row: RunRow, tasks: list[TaskRow] | None = None) -> WorkflowInfo:
     """Return what ``row`` says, with the open ``tasks`` of the run as its activities."""
-    state = codec.decode_state(row.state) if row.state else RunState()
-    fixed = codec.decode_fixed(row.fixed)
-    outcome = codec.decode_outcome(row.outcome) if row.outcome else None
-    task_state = ""
+    run = run_of(row, [])
+    turn = ""
     if row.ready_at:
-        task_state = "backoff" if state.task_retry_at else "ready"
-    return WorkflowInfo(
-        namespace=row.namespace,
-        workflow_id=row.workflow_id,
-        run_id=row.run_id,
-        first_run_id=row.first_run_id,
-        type=row.type,
-        queue=row.queue,
-        status=RunStatus(row.status),
-        build=row.build,
-        started_at=row.started_at,
-        closed_at=row.closed_at,
-        events=row.next_event_id - 1,
-        history_bytes=row.history_bytes,
-        cancel_requested=state.cancel_requested,
-        task_state=task_state,
-        task_attempt=state.task_attempt,
-        task_failure=state.task_failure,
-        worker=state.sticky_worker,
-        activities=tuple(_pending_activity(task) for task in tasks or ()),
-        timers=tuple(
-            PendingTimer(
-                timer_id=timer_id,
-                started_event_id=timer.started_event_id,
-                fire_at=timer.fire_at,
-                summary=timer.summary,
-            )
-            for timer_id, timer in state.timers.items()
-        ),
-        places=state.places,
-        tags=fixed.tags,
-        memo=fixed.memo,
-        search_attributes=state.search_attributes,
-        result=outcome.result if outcome else (),
-        failure=outcome.failure if outcome else None,
+        turn = "backoff" if run.state.task_retry_at else "ready"
+    return info_of_run(
+        run,
+        turn=turn,
+        activities=tuple(_activity_info(task_of(task)) for task in tasks or ()),
         why=row.reason,
-        why_at=_due(row, state),
-        parked=state.parked_count,
-        warning=history_warning(is_open=row.closed_at == 0, events=row.next_event_id - 1, size=row.history_bytes),
-        published=state.published,
+        why_at=_due(run),
+        parked=run.state.parked_count,
     )
 
 
-def _pending_activity(row: TaskRow) -> PendingActivity:
-    spec, status = codec.decode_spec(row.spec), codec.decode_status(row.status)
-    return PendingActivity(
-        activity_id=spec.activity_id,
-        scheduled_event_id=row.scheduled_event_id,
-        task_id=row.task_id,
-        type=row.type,
-        queue=row.queue,
-        state=row.state,
-        reason=row.reason,
-        attempt=row.attempt,
-        attempts_max=spec.retry.attempts_max,
-        run_at=row.run_at,
-        worker=row.worker,
-        last_failure=status.failure,
-    )
+def _due(run: Run) -> int:
+    """Return when a run that waits for a signal or a timer goes on by itself, 0 where it waits for something else."""
+    if run.closed_at or run.ready_at or run.state.activities:
+        return 0
+    return min((timer.fire_at for timer in run.state.timers.values()), default=0)
 
 
-def info_of_task(row: TaskRow) -> TaskInfo:
-    """Return what ``row`` says of a task."""
-    spec, status = codec.decode_spec(row.spec), codec.decode_status(row.status)
-    return TaskInfo(
-        namespace=row.namespace,
-        task_id=row.task_id,
-        type=row.type,
-        queue=row.queue,
-        state=row.state,
-        reason=row.reason,
-        attempt=row.attempt,
-        attempts_max=spec.retry.attempts_max,
-        priority=spec.priority,
-        enqueued_at=row.enqueued_at,
-        run_at=row.run_at,
-        started_at=status.started_at,
-        closed_at=row.closed_at,
-        lease_until=row.lease_until,
-        worker=row.worker,
-        workflow_id=spec.workflow_id,
-        run_id=row.run_id,
-        tags=spec.tags,
-        details=status.details,
-        result=status.result,
-        failure=status.failure,
-        cancel_requested=status.cancel_requested,
-    )
+def _activity_info(task: Task) -> PendingActivity:
+    return info_of_activity(task.scheduled_event_id, task.spec.activity_id, task)

@@ -14,16 +14,28 @@ def describe_run(shard: Shard, run: Run) -> WorkflowInfo:
     """Return what is known of ``run``. Activities whose tasks are not in memory are left out."""
     state = run.state
     activities = tuple(
-        _pending_activity(event_id, open_.activity_id, shard.tasks[open_.task_id])
+        info_of_activity(event_id, open_.activity_id, shard.tasks[open_.task_id])
         for event_id, open_ in list(state.activities.items())[: limits.DESCRIBED_MAX]
         if open_.task_id in shard.tasks
     )
-    timers = tuple(
-        PendingTimer(timer_id=timer_id, started_event_id=t.started_event_id, fire_at=t.fire_at, summary=t.summary)
-        for timer_id, t in list(state.timers.items())[: limits.DESCRIBED_MAX]
-    )
     polled = polled_lately(shard, "w", run.namespace, run.queue, run.type)
-    sentence, at = _why_run(shard, run, activities, timers, polled=polled)
+    why, at = _why_run(shard, run, activities, _timers(run), polled=polled)
+    turn = _turn_state(shard, run)
+    return info_of_run(run, turn=turn, activities=activities, why=why, why_at=at, parked=len(run.parked), polled=polled)
+
+
+def info_of_run(
+    run: Run,
+    *,
+    turn: str,
+    activities: tuple[PendingActivity, ...],
+    why: str,
+    why_at: int,
+    parked: int,
+    polled: bool = True,
+) -> WorkflowInfo:
+    """Return what ``run`` itself says, with what only its surroundings do: from memory, or from rows alone."""
+    state = run.state
     return WorkflowInfo(
         namespace=run.namespace,
         workflow_id=run.workflow_id,
@@ -38,24 +50,31 @@ def describe_run(shard: Shard, run: Run) -> WorkflowInfo:
         events=run.next_event_id - 1,
         history_bytes=run.history_bytes,
         cancel_requested=state.cancel_requested,
-        task_state=_turn_state(shard, run),
+        task_state=turn,
         task_attempt=state.task_attempt,
         task_failure=state.task_failure,
         worker=run.turn.worker if run.turn else state.sticky_worker,
         activities=activities,
-        timers=timers,
+        timers=_timers(run),
         places=state.places,
         tags=run.fixed.tags,
         memo=run.fixed.memo,
         search_attributes=state.search_attributes,
         result=run.outcome.result if run.outcome else (),
         failure=run.outcome.failure if run.outcome else None,
-        why=sentence,
-        why_at=at,
-        parked=len(run.parked),
+        why=why,
+        why_at=why_at,
+        parked=parked,
         polled=polled,
         warning=history_warning(is_open=run.open, events=run.next_event_id - 1, size=run.history_bytes),
         published=state.published,
+    )
+
+
+def _timers(run: Run) -> tuple[PendingTimer, ...]:
+    return tuple(
+        PendingTimer(timer_id=timer_id, started_event_id=t.started_event_id, fire_at=t.fire_at, summary=t.summary)
+        for timer_id, t in list(run.state.timers.items())[: limits.DESCRIBED_MAX]
     )
 
 
@@ -126,7 +145,8 @@ def _why_run(
     return "a signal, or a cancel request", 0
 
 
-def _pending_activity(event_id: int, activity_id: str, task: Task) -> PendingActivity:
+def info_of_activity(event_id: int, activity_id: str, task: Task) -> PendingActivity:
+    """Return what ``task`` says of the activity that it is."""
     return PendingActivity(
         activity_id=activity_id,
         scheduled_event_id=event_id,
@@ -146,6 +166,11 @@ def _pending_activity(event_id: int, activity_id: str, task: Task) -> PendingAct
 def describe_task(shard: Shard, task: Task) -> TaskInfo:
     """Return what is known of ``task``."""
     polled = polled_lately(shard, "t", task.namespace, task.queue, task.type)
+    return info_of_task(task, why=_why_task(task, polled=polled), polled=polled)
+
+
+def info_of_task(task: Task, *, why: str = "", polled: bool = True) -> TaskInfo:
+    """Return what ``task`` itself says, with what only its surroundings do."""
     return TaskInfo(
         namespace=task.namespace,
         task_id=task.task_id,
@@ -169,7 +194,7 @@ def describe_task(shard: Shard, task: Task) -> TaskInfo:
         result=task.status.result,
         failure=task.status.failure,
         cancel_requested=task.status.cancel_requested,
-        why=_why_task(task, polled=polled),
+        why=why,
         polled=polled,
     )
 
