@@ -19,6 +19,7 @@ from outlast.store.base import BlobStore, Found, RunFilter, StoreError, Tally, T
 from outlast.store.memory.blobs import MemoryBlobStore
 from outlast.store.memory.store import MemoryStore
 from outlast.store.memory.tables import Tables
+from outlast.store.sqlite.store import SqliteStore
 
 ENTROPY = SystemEntropy()
 new_id = ENTROPY.new_id
@@ -122,7 +123,7 @@ class FaultyStore:
 
 @asynccontextmanager
 async def running(
-    store: FaultyStore | MemoryStore | None = None, blobs: BlobStore | None = None, **settings: Any
+    store: FaultyStore | MemoryStore | SqliteStore | None = None, blobs: BlobStore | None = None, **settings: Any
 ) -> AsyncGenerator[tuple[Engine, InProcessTransport]]:
     """Give a started engine and a transport to it; stop it in the end."""
     engine = Engine(

@@ -11,6 +11,7 @@ import uuid_utils
 from outlast.core.errors import SteppedDown, Unavailable
 from outlast.core.inputs import Request
 from outlast.core.replies import Reply
+from outlast.protocol.again import patience
 from outlast.protocol.transport import Transport
 from outlast.sdk.converter import Converter
 from outlast.sdk.durations import Duration, seconds_of
@@ -70,16 +71,19 @@ class Client:
         """Send until answered, on the client's loop: the ids in the request make a repeat happen once.
 
         Raises:
-            Refusal: it was refused, or the engine could not be reached within ``timeout`` seconds.
+            Refusal: it was refused, or the engine could not be reached within ``timeout`` seconds. What people must mend
+                first, such as a full disk, is said after about a second.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
+        began = time.monotonic()
+        deadline = None if timeout is None else began + timeout
         pause = Pause(PAUSE_FIRST, PAUSE_MAX)
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             try:
                 reply: Reply = await self.transport.call(request, timeout=left)
             except Unavailable as error:
-                if deadline is not None and (error.code == "timeout" or time.monotonic() + pause.next >= deadline):
+                span = patience(request, error.code, timeout)
+                if span is not None and (error.code == "timeout" or time.monotonic() + pause.next >= began + span):
                     raise
             else:
                 if not isinstance(reply, kind):

@@ -357,7 +357,13 @@ class SqliteStore:
         now = time.monotonic_ns()
         if now - self._logged_at >= FAULT_LOG_EVERY:
             self._logged_at = now
-            _log.error("commit_failed outcome=%s number=%d path=%s", outcome, batch.number, self.path, exc_info=error)
+            say = "commit_failed outcome=%s number=%d path=%s error=%s"
+            facts = (outcome, batch.number, self.path, self.last_fault)
+            if outcome is not CommitOutcome.FULL:
+                _log.error(say, *facts, exc_info=error)
+            else:
+                # A trace would tell nothing more; and that there is no room is said by the engine.
+                _log.log(logging.ERROR if isinstance(error, apsw.BusyError) else logging.DEBUG, say, *facts)
 
     def _break_on_failed_sync(self, error: BaseException) -> None:
         if writing.is_failed_sync(error):
@@ -395,7 +401,8 @@ class SqliteStore:
         except apsw.Error as error:
             # What is in the WAL stays there and counts; only its size goes on growing until there is room again.
             self._break_on_failed_sync(error)
-            _log.warning("checkpoint_failed path=%s", self.path, exc_info=error)
+            known = writing.is_out_of_space(error, self._writer)
+            _log.warning("checkpoint_failed path=%s error=%s", self.path, error, exc_info=None if known else error)
 
     def _note(self) -> None:
         self._noted_at = time.monotonic_ns()
