@@ -1,23 +1,26 @@
 """``--watch`` and ``--follow``: shown again when it has changed, and ended as the run ends."""
 
 import asyncio
+import time
 from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
-from outlast.cli.watching import shown
+from outlast.cli.text import ago
+from outlast.cli.watching import Render, shown
 from outlast.core.errors import Invalid
+from outlast.core.units import SECOND
 from tests.cli.conftest import Command, rows
 from tests.end_to_end.processes import Program, command, serving
 
 
-def watched(texts: list[str], *, every: str = "50ms", watch: bool = True) -> int:
+def watched(texts: list[str], *, every: str = "50ms", watch: bool = True, since: int = 0) -> int:
     """Watch a look that gives one text after the other, and ends with 1 at the last."""
 
-    async def look() -> tuple[str, int | None]:
+    async def look() -> tuple[Render, int | None]:
         text = texts.pop(0)
-        return text, None if texts else 1
+        return lambda now: f"{text} {ago(since, now)}\n" if since else text, None if texts else 1
 
     arguments = Namespace(watch=watch, every=every, json=False, output=None)
     return asyncio.run(shown(arguments, look))
@@ -28,6 +31,14 @@ def test_what_has_not_changed_is_not_shown_again(capsys: pytest.CaptureFixture[s
 
     assert capsys.readouterr().out == "one\n\ntwo\n"
     assert code == 1
+
+
+def test_an_age_that_grows_is_no_news_to_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    watched(["one", "one", "one", "two"], since=time.time_ns() - 5 * SECOND)
+
+    told = capsys.readouterr().out
+    assert [line.partition(" ")[0] for line in told.split("\n\n")] == ["one", "two"]
+    assert told.count(" ago") == 2
 
 
 def test_without_watch_there_is_one_look(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,14 +1,13 @@
 """``outlast queue list`` and ``outlast worker list``: how full, and who polls."""
 
 import asyncio
-import time
 from typing import Final
 
 from outlast.cli.arguments import Arguments
 from outlast.cli.printing import mode_of, rows_text, table_text, talk
 from outlast.cli.reach import reached
-from outlast.cli.text import ago, span
-from outlast.cli.watching import shown
+from outlast.cli.text import ago
+from outlast.cli.watching import STILL, Render, shown
 from outlast.core.admin import DescribeWorkers, WorkerInfo, WorkersInfo
 from outlast.core.errors import Unavailable
 from outlast.gateway.giving import queue_out, worker_out
@@ -26,24 +25,25 @@ def list_(arguments: Arguments) -> int:
 async def _list(arguments: Arguments) -> int:
     async with reached(arguments) as look:
 
-        async def once() -> tuple[str, int | None]:
+        async def once() -> tuple[Render, int | None]:
             found = await look.queues(arguments.queue)
-            if found.more:
+            if found.more and not arguments.watch:
                 talk(arguments, "There are more queues; name one with --queue.")
-            if mode_of(arguments) != "table":
-                return rows_text(
-                    arguments, [queue_out(info) for info in found.items], (), lambda _: (), id="name"
-                ), None
-            now = time.time_ns()  # noqa: TID251 - the watch of the person who reads it
-            return table_text(QUEUE_HEADS, [_queue_row(info, now) for info in found.items]), None
+            return lambda now: _queues_listed(arguments, found.items, now), None
 
         return await shown(arguments, once)
+
+
+def _queues_listed(arguments: Arguments, infos: tuple[QueueInfo, ...], now: int) -> str:
+    if mode_of(arguments) != "table":
+        return rows_text(arguments, [queue_out(info) for info in infos], (), lambda _: (), id="name")
+    return table_text(QUEUE_HEADS, [_queue_row(info, now) for info in infos])
 
 
 def _queue_row(info: QueueInfo, now: int) -> tuple[str, ...]:
     types = ", ".join(f"{one.type} {one.ready}{'+' if one.more else ''}" for one in info.types)
     counts = (info.ready, info.delayed, info.leased, info.held, info.uncertain, info.turns)
-    oldest = span(now - info.oldest_at) if info.oldest_at else ""
+    oldest = ago(info.oldest_at, now).removesuffix(" ago") if info.oldest_at else ""
     return info.queue, *(str(count) for count in counts), oldest, types
 
 
@@ -61,18 +61,20 @@ async def _workers(arguments: Arguments) -> int:
                 remedy="Start one: outlast dev app.py, or outlast serve.",
             )
 
-        async def once() -> tuple[str, int | None]:
+        async def once() -> tuple[Render, int | None]:
             found = await look.send(DescribeWorkers(queue=arguments.queue))
             assert isinstance(found, WorkersInfo)
-            if found.more:
+            if found.more and not arguments.watch:
                 talk(arguments, "There are more workers; --queue shows those of one queue.")
-            if mode_of(arguments) != "table":
-                outs = [worker_out(info) for info in found.items]
-                return rows_text(arguments, outs, (), lambda _: (), id="worker"), None
-            now = time.time_ns()  # noqa: TID251 - as above
-            return table_text(WORKER_HEADS, [_worker_row(info, now) for info in found.items]), None
+            return lambda now: _workers_listed(arguments, found.items, now), None
 
         return await shown(arguments, once)
+
+
+def _workers_listed(arguments: Arguments, infos: tuple[WorkerInfo, ...], now: int) -> str:
+    if mode_of(arguments) != "table":
+        return rows_text(arguments, [worker_out(info) for info in infos], (), lambda _: (), id="worker")
+    return table_text(WORKER_HEADS, [_worker_row(info, now) for info in infos])
 
 
 def _worker_row(info: WorkerInfo, now: int) -> tuple[str, ...]:
@@ -83,6 +85,11 @@ def _worker_row(info: WorkerInfo, now: int) -> tuple[str, ...]:
         ", ".join(info.workflow_types),
         f"{info.slots} / {info.workflow_slots}",
         str(info.leases),
-        "stopped" if info.stopped else ago(info.seen_at, now),
+        "stopped" if info.stopped else _seen(info, now),
         info.build,
     )
+
+
+def _seen(info: WorkerInfo, now: int) -> str:
+    # It polls again and again: that is no news.
+    return "" if now == STILL else ago(info.seen_at, now)

@@ -11,7 +11,7 @@ from outlast.cli.printing import json_line, mode_of, put, rows_text, table_text,
 from outlast.cli.reach import Look, reached
 from outlast.cli.shapes import TaskShown
 from outlast.cli.text import ago, span
-from outlast.cli.watching import shown
+from outlast.cli.watching import Render, shown
 from outlast.cli.why import is_open, lines_of_task, with_why
 from outlast.cli.workflow import counted
 from outlast.core.errors import Invalid
@@ -34,14 +34,11 @@ async def _list(arguments: Arguments) -> int:
         raise Invalid("invalid_request", f"--limit is {arguments.limit}.", remedy="Give at least 1.")
     async with reached(arguments) as look:
 
-        async def once() -> tuple[str, int | None]:
+        async def once() -> tuple[Render, int | None]:
             infos, more = await _page(arguments, look)
             if more and not arguments.watch:
                 talk(arguments, f"There are more; --limit {arguments.limit * 2} shows them.")
-            if mode_of(arguments) != "table":
-                return rows_text(arguments, [task_out(info) for info in infos], (), lambda _: ()), None
-            now = time.time_ns()  # noqa: TID251 - the watch of the person who reads it
-            return table_text(HEADS, [_row(info, now) for info in infos]), None
+            return lambda now: _listed(arguments, infos, now), None
 
         return await shown(arguments, once)
 
@@ -57,6 +54,12 @@ async def _page(arguments: Arguments, look: Look) -> tuple[list[TaskInfo], bool]
         if not cursor:
             break
     return infos, bool(cursor)
+
+
+def _listed(arguments: Arguments, infos: list[TaskInfo], now: int) -> str:
+    if mode_of(arguments) != "table":
+        return rows_text(arguments, [task_out(info) for info in infos], (), lambda _: ())
+    return table_text(HEADS, [_row(info, now) for info in infos])
 
 
 def _row(info: TaskInfo, now: int) -> tuple[str, ...]:
@@ -85,17 +88,16 @@ def show(arguments: Arguments) -> int:
 async def _show(arguments: Arguments) -> int:
     async with reached(arguments) as look:
 
-        async def once() -> tuple[str, int | None]:
+        async def once() -> tuple[Render, int | None]:
             info = await look.task(arguments.id)
             attempts = await look.attempts(arguments.id)
             code = None if is_open(info) else exits.of_state(info.state)
-            return _shown(arguments, info, attempts), code if arguments.watch else exits.DONE
+            return lambda now: _shown(arguments, info, attempts, now), code if arguments.watch else exits.DONE
 
         return await shown(arguments, once)
 
 
-def _shown(arguments: Arguments, info: TaskInfo, attempts: tuple[Attempt, ...]) -> str:
-    now = time.time_ns()  # noqa: TID251 - as above
+def _shown(arguments: Arguments, info: TaskInfo, attempts: tuple[Attempt, ...], now: int) -> str:
     if mode_of(arguments) == "json":
         outs = tuple(attempt_out(attempt) for attempt in attempts)
         return json_line(TaskShown(task=task_out(with_why(info)), attempts=outs))
@@ -114,7 +116,7 @@ async def _attempts(arguments: Arguments) -> int:
     if mode_of(arguments) == "json":
         put("".join(json_line(attempt_out(attempt)) for attempt in found))
     else:
-        put(_attempts_table(found, time.time_ns()))  # noqa: TID251 - as above
+        put(_attempts_table(found, time.time_ns()))  # noqa: TID251 - the watch of the person who reads it
     return exits.DONE
 
 

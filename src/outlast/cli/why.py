@@ -2,7 +2,6 @@
 
 import asyncio
 import linecache
-import time
 from collections import Counter
 from typing import Final, overload
 
@@ -15,7 +14,7 @@ from outlast.cli.reach import Look, reached
 from outlast.cli.shapes import WhyShown
 from outlast.cli.steps import Step, steps_of
 from outlast.cli.text import ago, clean, instant, span
-from outlast.cli.watching import shown
+from outlast.cli.watching import Render, shown
 from outlast.core.errors import NotFound
 from outlast.core.replies import RunStatus, TaskInfo, TaskState, WorkflowInfo
 from outlast.gateway.giving import why_task, why_workflow
@@ -37,15 +36,17 @@ def why(arguments: Arguments) -> int:
 async def _why(arguments: Arguments) -> int:
     async with reached(arguments) as look:
 
-        async def once() -> tuple[str, int | None]:
-            now = time.time_ns()  # noqa: TID251 - the watch of the person who reads it
+        async def once() -> tuple[Render, int | None]:
             info = await find(look, arguments.id)
             steps = await _steps(look, info) if isinstance(info, WorkflowInfo) else []
-            answer = why_out(info, steps, now=now)
-            text = json_line(answer) if mode_of(arguments) == "json" else "\n".join(answer.lines) + "\n"
-            return text, None if arguments.watch and is_open(info) else exits.DONE
+            ended = not arguments.watch or not is_open(info)
+            return lambda now: _told(arguments, why_out(info, steps, now=now)), exits.DONE if ended else None
 
         return await shown(arguments, once)
+
+
+def _told(arguments: Arguments, answer: WhyShown) -> str:
+    return json_line(answer) if mode_of(arguments) == "json" else "\n".join(answer.lines) + "\n"
 
 
 async def find(look: Look, id: str) -> WorkflowInfo | TaskInfo:

@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-import time
 from typing import Any, Final, cast
 
 from outlast.cli import exits
@@ -14,7 +13,7 @@ from outlast.cli.shapes import StepOut, WorkflowShown
 from outlast.cli.steps import Step, steps_of
 from outlast.cli.text import ago, clean, span
 from outlast.cli.text import instant as instant_text
-from outlast.cli.watching import shown
+from outlast.cli.watching import Render, shown
 from outlast.cli.why import waits_for
 from outlast.core.errors import Invalid
 from outlast.core.events import Event
@@ -41,11 +40,11 @@ async def _list(arguments: Arguments) -> int:
         raise Invalid("invalid_request", f"--limit is {arguments.limit}.", remedy="Give at least 1.")
     async with reached(arguments) as look:
 
-        async def once() -> tuple[str, int | None]:
+        async def once() -> tuple[Render, int | None]:
             infos, more = await _page(arguments, look)
             if more and not arguments.watch:
                 talk(arguments, f"There are more; --limit {arguments.limit * 2} shows them.")
-            return _listed(arguments, infos), None
+            return lambda now: _listed(arguments, infos, now), None
 
         return await shown(arguments, once)
 
@@ -65,8 +64,7 @@ async def _page(arguments: Arguments, look: Look) -> tuple[list[WorkflowInfo], b
     return infos, bool(cursor)
 
 
-def _listed(arguments: Arguments, infos: list[WorkflowInfo]) -> str:
-    now = time.time_ns()  # noqa: TID251 - the watch of the person who reads it
+def _listed(arguments: Arguments, infos: list[WorkflowInfo], now: int) -> str:
     if mode_of(arguments) != "table":
         return rows_text(arguments, [workflow_out(info) for info in infos], (), lambda _: ())
     rows = [
@@ -118,19 +116,19 @@ def show(arguments: Arguments) -> int:
 async def _show(arguments: Arguments) -> int:
     async with reached(arguments) as look:
 
-        async def once() -> tuple[str, int | None]:
+        async def once() -> tuple[Render, int | None]:
             info = await look.workflow(arguments.id, arguments.run)
             events = await _events(look, info)
             code = None if info.status is RunStatus.RUNNING else exits.of_status(info.status)
-            return _shown(arguments, info, events), code if arguments.watch else exits.DONE
+            return lambda now: _shown(arguments, info, events, now), code if arguments.watch else exits.DONE
 
         return await shown(arguments, once)
 
 
-def _shown(arguments: Arguments, info: WorkflowInfo, events: list[Recorded]) -> str:
+def _shown(arguments: Arguments, info: WorkflowInfo, events: list[Recorded], now: int) -> str:
     steps = steps_of(events)
     if mode_of(arguments) != "json":
-        return _told(info, events, steps, raw=arguments.raw)
+        return _told(info, events, steps, raw=arguments.raw, now=now)
     return json_line(
         WorkflowShown(
             workflow=workflow_out(info),
@@ -180,7 +178,7 @@ def _event_line(arguments: Arguments, recorded: Recorded) -> str:
     return f"{out.event_id:>6}  {instant_text(recorded[1])}  {out.kind}  {_fields(out)}".rstrip() + "\n"
 
 
-def _told(info: WorkflowInfo, events: list[Recorded], steps: list[Step], *, raw: bool) -> str:
+def _told(info: WorkflowInfo, events: list[Recorded], steps: list[Step], *, raw: bool, now: int) -> str:
     lines = [
         f"{clean(info.workflow_id)}  {clean(info.type)}  {info.status.value.replace('_', ' ')}",
         f"  run       {info.run_id}",
@@ -189,7 +187,7 @@ def _told(info: WorkflowInfo, events: list[Recorded], steps: list[Step], *, raw:
         f"  events    {info.events}",
     ]
     if info.status is RunStatus.RUNNING:
-        lines.append(f"  waits for {clean(waits_for(info, now=time.time_ns()))}")  # noqa: TID251 - as above
+        lines.append(f"  waits for {clean(waits_for(info, now=now))}")
     if info.failure is not None:
         lines.append(f"  failure   {clean(f'{info.failure.type}: {info.failure.message}')}")
     if raw:
