@@ -1,11 +1,14 @@
 """``outlast serve`` as a program: settings read again by a signal, and what it refuses to start with."""
 
+import os
 import signal
+import socket
 from pathlib import Path
 
 import pytest
 
-from outlast.store.sqlite.opening import file_system_of
+from outlast.store.sqlite.lock import FileLock
+from outlast.store.sqlite.opening import MOUNTS, file_system_of
 from tests.cli.conftest import Command, rows
 from tests.end_to_end.processes import Program, command, serving
 
@@ -111,9 +114,27 @@ def test_a_check_of_the_schema_ends_with_7_when_it_is_behind(
     assert rows(out)[0]["after"] == 99
 
 
-@pytest.mark.skipif(not file_system_of("/"), reason="the system does not tell")
+@pytest.mark.parametrize("verb", [("serve",), ("dev", "app.py")], ids=["serve", "dev"])
+def test_who_has_the_file_is_named_before_the_port_is_tried(
+    folder: Path, outlast: Command, verb: tuple[str, ...]
+) -> None:
+    (folder / "app.py").write_text("from outlast import App\napp = App()\n")
+    lock = FileLock(str(folder / "outlast.db"))
+    lock.acquire()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+        lock.announce(f"http://127.0.0.1:{port}")
+        code, _, err = outlast(*verb, "--port", port)
+    lock.release()
+
+    assert code == 4
+    assert f"outlast.db is held by process {os.getpid()}, reached at http://127.0.0.1:{port}" in err
+
+
+@pytest.mark.skipif(not Path(MOUNTS).exists(), reason="the system does not tell")
 def test_serve_refuses_a_network_disk(folder: Path, outlast: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = file_system_of(str(folder))
+    assert kind, f"{MOUNTS} tells, and was not understood"
     monkeypatch.setattr("outlast.store.sqlite.opening.NETWORK_DISKS", {kind})
 
     code, _, err = outlast("serve", "--port", "0")

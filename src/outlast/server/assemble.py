@@ -16,7 +16,7 @@ from outlast.gateway.auth import one_token, read_tokens
 from outlast.gateway.metrics import Meter
 from outlast.server.clock import GuardedClock, SystemEntropy, owner_name
 from outlast.server.settings import Settings, require_safe
-from outlast.server.stores import Stores, open_stores
+from outlast.server.stores import Stores, open_stores, refuse_held
 
 LOG: Final = logging.getLogger("outlast.server")
 
@@ -66,6 +66,8 @@ class Server:
         """Open the store, then serve. Raises StoreError or Refusal; nothing is left open then."""
         from outlast.server.listener import Listener, bind
 
+        # Before the port, which the same engine has as well: who has the file tells more.
+        refuse_held(self._stores.path)
         listening = bind(self._settings.host, self._settings.port)
         try:
             await self.engine.start()

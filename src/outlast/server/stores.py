@@ -68,6 +68,14 @@ def holder_of(path: str) -> str:
     return holder.address if holder is not None else ""
 
 
+def refuse_held(path: str) -> None:
+    """Raise StoreError, naming the process and its address, when somebody has the database at ``path``; "" is nobody's."""
+    from outlast.store.sqlite import lock
+
+    if path:
+        lock.refuse_held(path)
+
+
 def serving_process(path: str) -> int:
     """Return the process id of the ``outlast serve`` of this machine that has the database at ``path``.
 

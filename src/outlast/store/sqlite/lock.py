@@ -141,6 +141,13 @@ def read_holder(database: str) -> Holder | None:
         os.close(file)
 
 
+def refuse_held(database: str) -> None:
+    """Raise StoreError "store_locked", naming who has ``database``, if somebody does at the moment."""
+    holder = read_holder(database)
+    if holder is not None and holder.pid:  # one without a number only looks: it is gone in an instant
+        raise _locked(database, holder)
+
+
 def _locked(database: str, holder: Holder) -> StoreError:
     who = f"process {holder.pid}" if holder.pid else "another process"
     where = f", reached at {holder.address}" if holder.address else ""
