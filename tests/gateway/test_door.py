@@ -5,6 +5,7 @@ import logging
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -238,6 +239,21 @@ def test_a_caller_that_takes_no_json_is_told_so(accept: str, status: int) -> Non
             reply = await client.send("GET", "/api/v1/workflows", headers={"accept": accept})
 
             assert reply.status == status
+
+    run(work)
+
+
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/msgpack", "application/x-www-form-urlencoded"])
+def test_an_address_that_takes_json_alone_names_json_alone(kind: str) -> None:
+    async def work() -> None:
+        async with served() as (client, _):
+            reply = await client.send("POST", "/api/v1/tasks", body=b"{}", headers={"content-type": kind})
+
+            told = reply.json() if "json" in reply.headers["content-type"] else msgspec.msgpack.decode(reply.body)
+            text = str(told)
+            assert reply.status == 415
+            assert f'The content type is "{kind}"' in text
+            assert "Send application/json." in text
 
     run(work)
 

@@ -291,6 +291,21 @@ def test_a_file_that_there_is_not_is_named() -> None:
         load_app("nowhere.py")
 
 
+@pytest.mark.parametrize("target", [".", "..", "./", "src/", ".app", "app.", "app/main", "", ":app", "..:app"])
+def test_what_names_neither_a_file_nor_a_module_is_told_what_to_name(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "src").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(CannotLoad) as raised:
+        load_app(target)
+
+    assert raised.value.code == "no_module"
+    assert ("is a folder" in raised.value.fact) == (target.partition(":")[0] in {".", "..", "./", "src/"})
+    assert "app.py" in raised.value.remedy
+
+
 def test_a_module_that_starts_its_app_at_import_is_told_where(tmp_path: Path) -> None:
     text = "from outlast import App\napp = App('memory:')\n\nwith app:\n    pass\n"
     path = write_module(tmp_path, "starts_itself", text)

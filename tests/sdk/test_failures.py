@@ -1,5 +1,6 @@
 """No exception can keep its failure from being recorded, and what comes back can be caught."""
 
+import logging
 import pickle
 import sys
 from datetime import timedelta
@@ -9,12 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outlast import App, Retry
 from outlast.core import limits
 from outlast.core.failure import Failure, FailureKind
 from outlast.core.units import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from outlast.sdk.durations import nanos_of
 from outlast.sdk.errors import (
     Fatal,
+    HoldsRun,
     InvalidDuration,
     RetryableError,
     TaskError,
@@ -23,6 +26,7 @@ from outlast.sdk.errors import (
     exception_of,
     failure_of,
 )
+from tests.sdk.apps import eventually
 
 
 class Broken(Exception):
@@ -198,3 +202,28 @@ def test_what_is_no_length_of_time_is_refused(written: Any) -> None:
 
     assert str(caught.value).startswith("delay is")
     assert "10s" in caught.value.remedy
+
+
+def test_a_log_line_of_an_error_is_cut_with_a_mark(caplog: pytest.LogCaptureFixture) -> None:
+    app = App("memory:")
+
+    @app.task(retry=Retry(max_attempts=1))
+    def shout() -> None:
+        raise ValueError("x" * 50_000)
+
+    @app.workflow
+    async def stutter() -> None:
+        raise HoldsRun("y" * 50_000)
+
+    with app, caplog.at_level(logging.WARNING, "outlast.worker"):
+        with pytest.raises(TaskError) as raised:
+            shout.enqueue().result(timeout="10s")
+        run = stutter.start()
+        eventually(lambda: "workflow_task_failed" in caplog.text)
+        run.terminate("enough")
+
+    lines = [record.getMessage() for record in caplog.records if "_failed" in record.getMessage()]
+    assert {line.partition(" ")[0] for line in lines} == {"attempt_failed", "workflow_task_failed"}
+    assert max(map(len, lines)) < 1_300
+    assert all("[cut, " in line for line in lines)
+    assert len(raised.value.failure.message) > 10_000, "the whole is kept with the failure"

@@ -194,8 +194,7 @@ async def _read_body(exchange: Exchange, route: Route) -> None:
     if not raw and not route.body_needed:
         exchange.taken = route.body()
         return
-    if not exchange.is_json():
-        raise Invalid("unsupported_encoding", "This address takes JSON.", remedy="Send application/json.")
+    exchange.require_json()
     exchange.raw = raw
     exchange.taken = read_body(raw, route.body)
 

@@ -190,15 +190,19 @@ class Exchange:
             if not message.get("more_body", False):
                 return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def is_json(self) -> bool:
-        """Say whether the body is JSON rather than MessagePack. Raises Invalid for anything else."""
-        if self.headers.get("content-encoding", "identity").strip().lower() != "identity":
+    def require_json(self) -> None:
+        """Raise Invalid unless the body is JSON, and not compressed."""
+        name = self._content_type()
+        if name != JSON:
             raise Invalid(
                 "unsupported_encoding",
-                f'The body is encoded: "{self.headers["content-encoding"][:50]}".',
-                remedy="Send it as it is: bodies are small, and a compressed one says nothing of its size.",
+                f'The content type is "{name[:50]}"; this address takes JSON.',
+                remedy=f"Send {JSON}.",
             )
-        name = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    def is_json(self) -> bool:
+        """Say whether the body is JSON rather than MessagePack. Raises Invalid for anything else."""
+        name = self._content_type()
         if name in _MSGPACK_NAMES:
             return False
         if name == JSON:
@@ -208,6 +212,16 @@ class Exchange:
             f'The content type is "{name[:50]}".',
             remedy=f"Send {MSGPACK} or {JSON}.",
         )
+
+    def _content_type(self) -> str:
+        """Return what the body says it is. Raises Invalid for one that is compressed."""
+        if self.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise Invalid(
+                "unsupported_encoding",
+                f'The body is encoded: "{self.headers["content-encoding"][:50]}".',
+                remedy="Send it as it is: bodies are small, and a compressed one says nothing of its size.",
+            )
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def wants_msgpack(self) -> bool:
         """Say whether the answer shall be MessagePack."""

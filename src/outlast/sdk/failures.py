@@ -18,6 +18,7 @@ from outlast.sdk import exceptions as errors
 from outlast.sdk.durations import nanos_of
 
 CUT: Final = "… [cut, {} characters in all]"
+LOGGED_BYTES_MAX: Final = 1_000  # of an error's message in a log, which people read and programs store line by line
 FRAMES_MAX: Final = 40
 PACKAGE: Final = __file__.rsplit("/sdk/", 1)[0]
 
@@ -37,6 +38,11 @@ def clean(text: str, bytes_max: int = limits.FAILURE_TEXT_BYTES_MAX) -> str:
         return data.decode()
     mark = CUT.format(whole)
     return data[: max(0, bytes_max - len(mark.encode()))].decode("utf-8", "ignore") + mark
+
+
+def logged(error: BaseException | str) -> str:
+    """Return what a log says of an error, or of its message: cut with a mark. The whole is kept with the failure."""
+    return clean(error if isinstance(error, str) else _message_of(error), LOGGED_BYTES_MAX)
 
 
 def failure_of(exception: BaseException, *, depth: int = 0) -> Failure:

@@ -30,6 +30,7 @@ from outlast.protocol.transport import Transport
 from outlast.sdk.attempt import Attempt, too_large
 from outlast.sdk.batching import Sender
 from outlast.sdk.converter import Converter
+from outlast.sdk.failures import logged
 from outlast.sdk.leases import Leases
 from outlast.sdk.pause import Pause
 from outlast.sdk.pool import CoroutinePool, Hands, ThreadPool
@@ -390,7 +391,7 @@ def _completion(attempt: Attempt) -> Completion:
 
 def _log_failed(attempt: Attempt, outcome: TaskFailed) -> None:
     failure = outcome.failure
-    message = failure.message.partition("\n")[0]
+    message = logged(failure.message.partition("\n")[0])
     LOGGER.warning("attempt_failed task=%s error=%s: %s", attempt.name, failure.type, message)
 
 

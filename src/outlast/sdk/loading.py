@@ -50,6 +50,8 @@ def _names(module: ModuleType) -> str:
 def _load_module(name: str) -> ModuleType:
     path = Path(name)
     by_file = path.suffix == ".py"
+    if not by_file:
+        _require_module_name(name)
     try:
         with importing(name):
             if by_file:
@@ -79,6 +81,15 @@ def _load_module(name: str) -> ModuleType:
         raise CannotLoad(
             "module_raised", f"{name} raised {type(error).__name__}: {error}", remedy="Correct it; the cause is above."
         ) from error
+
+
+def _require_module_name(name: str) -> None:
+    if name and "/" not in name and "\\" not in name and not name.startswith(".") and not name.endswith("."):
+        return
+    what = "is a folder" if name and Path(name).is_dir() else "is neither a file nor the name of a module"
+    raise CannotLoad(
+        "no_module", f'"{name}" {what}.', remedy="Name the file that has the app: app.py, or its module: package.module"
+    )
 
 
 def _load_file(path: Path) -> ModuleType:

@@ -36,6 +36,7 @@ from outlast.sdk.client import mint
 from outlast.sdk.converter import Converter
 from outlast.sdk.definition import WorkflowDefinition
 from outlast.sdk.errors import HistoryGap, HoldsRun, WorkflowTaskFailure
+from outlast.sdk.failures import logged
 from outlast.sdk.history import whole_history
 from outlast.sdk.pause import Pause
 from outlast.sdk.pool import Hands
@@ -263,15 +264,13 @@ class Turns:
                 sdk=SDK,
                 places=turn.places,
             )
-            size = LARGE_ITEM
-            for command in turn.commands:
-                size += _bytes_of(command)
-            return Answer(done, item.run, keep, size)
+            return Answer(done, item.run, keep, LARGE_ITEM + sum(map(_bytes_of, turn.commands)))
         error = item.error or AssertionError("a turn ended with neither commands nor an error")
         cause = error.cause if isinstance(error, HoldsRun) else "workflow_worker_unhandled_failure"
         failure = error.failure if isinstance(error, WorkflowTaskFailure) else recorded(error)
+        said = logged(error)
         LOGGER.warning(
-            "workflow_task_failed workflow=%s run=%s cause=%s error=%s", task.workflow_id, task.run_id, cause, error
+            "workflow_task_failed workflow=%s run=%s cause=%s error=%s", task.workflow_id, task.run_id, cause, said
         )
         return self._not_done(task, cause, failure, item.run)
 
