@@ -271,7 +271,12 @@ class Stage:
                 due_at = self.now + command.start_to_fire
                 self.timers[command.timer_id] = Open(event_id, command, due_at)
                 self._append(
-                    e.TimerStarted(timer_id=command.timer_id, start_to_fire=command.start_to_fire, fire_at=due_at)
+                    e.TimerStarted(
+                        timer_id=command.timer_id,
+                        start_to_fire=command.start_to_fire,
+                        fire_at=due_at,
+                        summary=command.summary,
+                    )
                 )
             case c.CancelTimer():
                 opened = self.timers.pop(command.timer_id, None)

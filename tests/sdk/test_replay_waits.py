@@ -1,8 +1,12 @@
 """asyncio's own tools in workflow code, live and replayed."""
 
 import asyncio
+from collections.abc import Awaitable
+
+import msgspec
 
 from outlast.core import commands as c
+from outlast.core import events as e
 from outlast.core.limits import SPAN_MAX
 from outlast.core.units import DAY, MILLISECOND, SECOND
 from outlast.sdk import workflow
@@ -141,7 +145,7 @@ def test_waiting_for_the_first_of_a_set_has_one_order(stage: Stage) -> None:
 
 def test_a_signal_in_time_cancels_its_timer(stage: Stage) -> None:
     stage.start(approved_in_time)
-    assert stage.turn() == (c.StartTimer(timer_id="1", start_to_fire=3 * DAY),)
+    assert stage.turn() == (c.StartTimer(timer_id="1", start_to_fire=3 * DAY, summary='timeout of signal "approve"'),)
 
     stage.signal("approve", "ann")
     assert stage.turn() == (c.CancelTimer(timer_id="1"), c.StartTimer(timer_id="2", start_to_fire=3600 * SECOND))
@@ -184,6 +188,52 @@ def test_a_signal_that_came_before_its_receiver_leaves_no_timer(stage: Stage) ->
 
     # The timer of the receive was started and taken back within the turn: it has a number, and no command.
     assert stage.turn() == (c.StartTimer(timer_id="2", start_to_fire=3600 * SECOND),)
+
+
+async def five_waits() -> list[str]:
+    ended: list[str] = []
+
+    async def until_late(name: str, wait: Awaitable[object]) -> None:
+        try:
+            await wait
+        except TimeoutError:
+            ended.append(name)
+
+    async with asyncio.TaskGroup() as group:
+        for name, wait in {
+            "receive": approve.receive(timeout="1m"),
+            "wait_until": workflow.wait_until(lambda: False, timeout="2m"),
+            "wait_for": asyncio.wait_for(asyncio.get_running_loop().create_future(), 180),
+            "sleep": workflow.sleep("4m"),
+            "asyncio": asyncio.sleep(300),
+        }.items():
+            group.create_task(until_late(name, wait))
+    await asyncio.wait([asyncio.create_task(workflow.sleep("1h"))], timeout=60)
+    return ended
+
+
+TOLD = {
+    "1": 'timeout of signal "approve"', "2": "timeout of wait_until", "3": "timeout", "4": "", "5": "", "6": "timeout", "7": "",
+}  # fmt: skip
+
+
+def test_a_timer_says_what_it_is_for(stage: Stage) -> None:
+    stage.start(five_waits).play(answer)
+
+    started = [event for _, event in stage.history if isinstance(event, e.TimerStarted)]
+    assert {event.timer_id: event.summary for event in started} == TOLD
+    assert stage.result == ["receive", "wait_until", "wait_for"]
+
+
+def test_a_history_whose_timers_say_nothing_or_another_thing_replays(stage: Stage) -> None:
+    stage.start(five_waits).play(answer)
+
+    for summary in ("", "words of another version"):
+        stage.history = [
+            (at, msgspec.structs.replace(event, summary=summary) if isinstance(event, e.TimerStarted) else event)
+            for at, event in stage.history
+        ]
+        assert stage.replay().closed
 
 
 def test_a_deadline_asks_for_the_cancel_and_waits_for_it(stage: Stage) -> None:

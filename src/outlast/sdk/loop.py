@@ -21,6 +21,8 @@ from outlast.sdk.errors import SandboxViolation
 
 AS_COMPLETED_CODE: Final[CodeType] = asyncio.as_completed.__code__
 YIELDS_MAX: Final = 100  # of clean-up code in a run that is disposed of
+TIMEOUTS: Final = frozenset({"_on_timeout", "_release_waiter"})  # what asyncio has called when a time is over
+TIMED: Final = "_outlast_timed"  # the attribute of asyncio's timeouts that says what they are for
 PRUNE_FROM: Final = 256  # tasks, or generators, held before finished ones are let go
 
 
@@ -125,6 +127,13 @@ class TimerHandle(asyncio.TimerHandle):
         if self._args and isinstance(self._args[0], asyncio.Future):
             return self._args[0]  # pyright: ignore[reportUnknownVariableType]
         return getattr(self._callback, "__self__", None)
+
+    @property
+    def summary(self) -> str:
+        """What the timer is for, in words; "" for a sleep. Only for people: replays do not compare it."""
+        if getattr(self._callback, "__name__", "") not in TIMEOUTS:
+            return ""
+        return f"timeout of {what}" if (what := getattr(self.waiting, TIMED, "")) else "timeout"
 
 
 class WorkflowLoop(asyncio.AbstractEventLoop):
@@ -405,6 +414,13 @@ def _refusal(name: str, remedy: str) -> Callable[..., object]:
 
 for _name, _remedy in REFUSED.items():
     setattr(WorkflowLoop, _name, _refusal(_name, _remedy))
+
+
+def timeout_of(what: str, seconds: float | None) -> asyncio.Timeout:
+    """Return a timeout for a wait for ``what``, whose timer says so."""
+    timeout = asyncio.timeout(seconds)
+    setattr(timeout, TIMED, what)
+    return timeout
 
 
 def loop_of(timers: Timers) -> WorkflowLoop:

@@ -23,7 +23,7 @@ from outlast.sdk.converter import Converter
 from outlast.sdk.definition import TaskDefinition, TaskOptions, WorkflowDefinition
 from outlast.sdk.errors import HoldsRun, Nondeterminism, PayloadTooLarge, UnsupportedHere
 from outlast.sdk.failures import is_user_file
-from outlast.sdk.loop import Abandoned, TimerHandle, loop_of
+from outlast.sdk.loop import Abandoned, TimerHandle, loop_of, timeout_of
 from outlast.sdk.matching import PATCH, REMEDY
 from outlast.sdk.operations import ActivityFuture, Condition, ContinueRequested, Mailbox, Received
 from outlast.sdk.options import check_text
@@ -273,7 +273,7 @@ class Verbs:
         # "For ever", as some code asks for, is not a whole number: it lasts as long as a timer may.
         span = round(delay * 1_000_000) * MICROSECOND if delay < limits.SPAN_MAX / SECOND else limits.SPAN_MAX
         self.started_timers[timer_id] = self.issue(
-            commands.StartTimer(timer_id=timer_id, start_to_fire=max(span, MILLISECOND))
+            commands.StartTimer(timer_id=timer_id, start_to_fire=max(span, MILLISECOND), summary=handle.summary)
         )
         self.timers[timer_id] = handle
         return timer_id
@@ -316,7 +316,7 @@ class Verbs:
         """Return the next signal of this name; raises TimeoutError after ``timeout`` seconds without one."""
         mailbox = self.mailbox(name)
         if not mailbox.signals or mailbox.waiters:
-            async with asyncio.timeout(timeout):
+            async with timeout_of(f'signal "{name}"', timeout):
                 await self._wait_turn(mailbox)
         received = mailbox.signals.popleft()
         mailbox.wake()
@@ -343,7 +343,7 @@ class Verbs:
         condition = Condition(holds, self.loop.create_future())
         self.conditions.append(condition)
         try:
-            async with asyncio.timeout(timeout):
+            async with timeout_of("wait_until", timeout):
                 await condition.future
         finally:
             self.conditions = [other for other in self.conditions if other is not condition]
