@@ -280,3 +280,17 @@ def test_a_filter_that_is_none_is_pointed_at(kept: Path, outlast: Command) -> No
 
     assert code == 2
     assert "state" in err
+
+
+def test_what_will_go_wrong_with_a_run_is_shown(kept: Path, outlast: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet = outlast("workflow", "show", "order-1")[1]
+    monkeypatch.setattr("outlast.core.limits.HISTORY_EVENTS_WARN", 1)
+
+    table = outlast("workflow", "show", "order-1")[1]
+    json = rows(outlast("workflow", "show", "order-1", "--json")[1])[0]
+    why = outlast("why", "order-1")[1]
+
+    assert "warning" not in quiet
+    assert "  warning   Its history has " in table
+    assert json["workflow"]["warning"].startswith("Its history has ")
+    assert "  warning    Its history has " in why

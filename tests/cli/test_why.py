@@ -224,3 +224,15 @@ def test_without_an_engine_why_still_says_until_when_and_a_query_says_what_it_ne
     assert re.search(r"\(in (3 d|2 d 23 h)\)", why)  # by when the clock is read
     assert code == 5
     assert "No engine is running on outlast.db, and this needs one." in refused
+
+
+def test_the_timeout_of_a_wait_is_a_step_with_its_name() -> None:
+    events = [
+        (1, 1, e.TimerStarted(timer_id="1", start_to_fire=1, fire_at=2, summary='timeout of signal "approve"')),
+        (2, 1, e.TimerStarted(timer_id="2", start_to_fire=1, fire_at=2)),
+    ]
+
+    assert [(step.kind, step.name) for step in steps_of(events)] == [
+        ("timer", 'timeout of signal "approve"'),
+        ("timer", "sleep"),
+    ]

@@ -438,3 +438,20 @@ def test_the_body_of_an_error_is_problem_json() -> None:
             assert body["retryable"] is False
 
     run(work)
+
+
+def test_a_run_says_what_will_go_wrong_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "HISTORY_EVENTS_WARN", 3)
+
+    async def work() -> None:
+        async with served() as (client, _):
+            await client.send("POST", "/api/v1/workflows", json={"type": "order", "id": "o-1"})
+            before = await client.send("GET", "/api/v1/workflows/o-1")
+            for _ in range(2):
+                await client.send("POST", "/api/v1/workflows/o-1/signal", json={"name": "x"})
+            after = await client.send("GET", "/api/v1/workflows/o-1")
+
+            assert before.json()["warning"] == ""
+            assert "continue as new" in after.json()["warning"]
+
+    run(work)

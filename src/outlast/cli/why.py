@@ -90,6 +90,8 @@ def lines_of_workflow(info: WorkflowInfo, steps: list[Step], *, now: int) -> lis
     lines.append(_line("waits for", waits_for(info, now=now)))
     lines += [_line("at", _code_at(place)) for place in sorted(set((info.places or {}).values()))[:3]]
     lines += _last_errors(info)
+    if info.warning:
+        lines.append(_line("warning", info.warning))
     lines += _before(steps)
     if info.parked:
         lines.append(_line("arrived", f"{info.parked} events that its code has not seen"))

@@ -188,6 +188,8 @@ def _told(info: WorkflowInfo, events: list[Recorded], steps: list[Step], *, raw:
     ]
     if info.status is RunStatus.RUNNING:
         lines.append(f"  waits for {clean(waits_for(info, now=now))}")
+    if info.warning:
+        lines.append(f"  warning   {clean(info.warning)}")
     if info.failure is not None:
         lines.append(f"  failure   {clean(f'{info.failure.type}: {info.failure.message}')}")
     if raw:

@@ -73,7 +73,7 @@ class WorkflowRow(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class WorkflowOut(msgspec.Struct, kw_only=True, frozen=True):
-    """A run, and what it waits for."""
+    """A run, and what it waits for. ``warning`` says what will go wrong with it unless something is done, "" for nothing."""
 
     id: str
     run_id: str
@@ -97,6 +97,7 @@ class WorkflowOut(msgspec.Struct, kw_only=True, frozen=True):
     failure: FailureOut | None
     workflow_task: TurnOut
     published: dict[str, Any]
+    warning: str
 
 
 class WorkflowPage(msgspec.Struct, kw_only=True, frozen=True):

@@ -70,6 +70,7 @@ def workflow_out(info: WorkflowInfo) -> WorkflowOut:
         failure=failure_out(info.failure),
         workflow_task=TurnOut(state=info.task_state, attempt=info.task_attempt, failure=failure_out(info.task_failure)),
         published={name: values_of((value,))[0] for name, value in (info.published or {}).items()},
+        warning=info.warning,
     )
 
 
