@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,8 +23,7 @@ from outlast.server.clock import GuardedClock
 from outlast.store.base import StoreError
 from outlast.store.memory.blobs import MemoryBlobStore
 from outlast.store.memory.store import MemoryStore
-from outlast.store.sqlite.store import SqliteStore
-from tests.engine.doubles import ENTROPY, FaultyStore, a_poll, a_start, a_task, json_of, run, running
+from tests.engine.doubles import ENTROPY, FaultyStore, a_poll, a_start, a_task, run, running
 
 
 def test_no_reply_leaves_before_its_commit_has_returned() -> None:
@@ -114,24 +112,6 @@ def test_a_full_store_says_so_and_serves_again_without_a_restart(caplog: pytest.
     caplog.set_level(logging.WARNING)
     run(work)
     assert caplog.text.count("the shard is not served") == 1
-
-
-def test_a_file_without_room_costs_one_line_without_a_trace(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def work() -> None:
-        store = SqliteStore(tmp_path / "a.db", allow_network_disk=True)
-        async with running(store) as (_, transport):
-            assert store._writer is not None
-            store._writer.execute("PRAGMA max_page_count = 1").fetchall()
-            with pytest.raises(StoreFull):
-                await transport.call(a_task(input=(json_of(b'"' + b"x" * 200_000 + b'"'),)))
-
-    with caplog.at_level(logging.INFO, "outlast"):
-        run(work)
-
-    assert [record.getMessage() for record in caplog.records] == [
-        "the shard is not served: The store is full: nothing can be written."
-    ]
-    assert caplog.records[0].exc_info is None
 
 
 def test_a_worker_waits_a_full_store_out_with_its_word() -> None:
