@@ -21,7 +21,7 @@ POLL = i.Poll(
     workflow_slots=5,
     wait=MINUTE,
 )
-LOST = (CommitOutcome.REFUSED, CommitOutcome.FULL, CommitOutcome.UNKNOWN)
+LOST = (CommitOutcome.REFUSED, CommitOutcome.FULL, CommitOutcome.LOCKED, CommitOutcome.UNKNOWN)
 
 
 def start_of(workflow_id: str) -> i.StartWorkflow:

@@ -8,8 +8,17 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from outlast.core.admin import NamespaceInfo
-from outlast.core.inputs import EnqueueTask, Poll, SignalWorkflow, StartWorkflow
+from outlast.core.inputs import (
+    CompleteTasks,
+    Completion,
+    EnqueueTask,
+    Poll,
+    SignalWorkflow,
+    StartWorkflow,
+    TaskSucceeded,
+)
 from outlast.core.payload import Payload
+from outlast.core.replies import Work
 from outlast.core.units import Fence
 from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, HistoryRow, Load, Page, RunRow, TaskRow
 from outlast.engine.frontend import Engine
@@ -68,7 +77,9 @@ class FaultyStore:
         await self.gate.wait()
         self.commits += 1
         outcome = self.outcomes.popleft() if self.outcomes else CommitOutcome.DONE
-        if outcome is CommitOutcome.DONE or (outcome is not CommitOutcome.FULL and self.unknown_happens):
+        if outcome is CommitOutcome.DONE or (
+            outcome not in {CommitOutcome.FULL, CommitOutcome.LOCKED} and self.unknown_happens
+        ):
             done = await self.inner.commit(batch)
             assert done is CommitOutcome.DONE or outcome is not CommitOutcome.DONE
         if isinstance(outcome, Exception):
@@ -183,3 +194,10 @@ def a_poll(**fields: Any) -> Poll:
 def json_of(data: bytes) -> Payload:
     """Return a JSON payload."""
     return Payload("json/plain", data)
+
+
+def done_with(polled: Work) -> CompleteTasks:
+    """The word of a worker that has done all it was given."""
+    return CompleteTasks(
+        worker="w1", items=tuple(Completion(token=lease.token, outcome=TaskSucceeded()) for lease in polled.tasks)
+    )

@@ -1,15 +1,14 @@
 """The shell over a store that fails as told: what is acknowledged, what is refused, and how it comes back."""
 
 import asyncio
-import logging
 import time
 from typing import Any
 
 import pytest
 
 from outlast.core import limits
-from outlast.core.errors import Busy, NotFound, StoreFull, Unavailable
-from outlast.core.inputs import Begin, CompleteTasks, Completion, DescribeTask, EnqueueTask, EnqueueTasks, TaskSucceeded
+from outlast.core.errors import Busy, NotFound, Unavailable
+from outlast.core.inputs import Begin, DescribeTask, EnqueueTask, EnqueueTasks
 from outlast.core.replies import CompletionsReply, Refused, TaskEnqueuedReply, TaskInfo, TaskState, Work
 from outlast.core.shard.core import ShardCore
 from outlast.core.units import HOUR, Instant
@@ -23,7 +22,7 @@ from outlast.server.clock import GuardedClock
 from outlast.store.base import StoreError
 from outlast.store.memory.blobs import MemoryBlobStore
 from outlast.store.memory.store import MemoryStore
-from tests.engine.doubles import ENTROPY, FaultyStore, a_poll, a_start, a_task, run, running
+from tests.engine.doubles import ENTROPY, FaultyStore, a_poll, a_start, a_task, done_with, run, running
 
 
 def test_no_reply_leaves_before_its_commit_has_returned() -> None:
@@ -87,49 +86,6 @@ def test_a_fenced_owner_claims_again_under_a_higher_epoch() -> None:
             await transport.call(a_task())
 
             assert [fence.epoch for fence in store.claims] == [1, 2]
-
-    run(work)
-
-
-def test_a_full_store_says_so_and_serves_again_without_a_restart(caplog: pytest.LogCaptureFixture) -> None:
-    async def work() -> None:
-        store = FaultyStore()
-        async with running(store) as (engine, transport):
-            store.outcomes.append(CommitOutcome.FULL)
-
-            with pytest.raises(StoreFull) as refused:
-                await transport.call(a_task())
-            ready_while_full = engine.health().ready
-            while not engine.health().ready:  # noqa: ASYNC110 - health is asked for, as a probe does
-                await asyncio.sleep(0.01)
-            await transport.call(a_task())
-
-            assert refused.value.code == "store_full"
-            assert refused.value.remedy
-            assert not ready_while_full
-            assert len((await transport.list_tasks()).tasks) == 1
-
-    caplog.set_level(logging.WARNING)
-    run(work)
-    assert caplog.text.count("the shard is not served") == 1
-
-
-def test_a_worker_waits_a_full_store_out_with_its_word() -> None:
-    async def work() -> None:
-        store = FaultyStore()
-        async with running(store) as (_, transport):
-            enqueued = await transport.call(a_task())
-            polled = await transport.call(a_poll())
-            assert isinstance(enqueued, TaskEnqueuedReply)
-            assert isinstance(polled, Work)
-            store.outcomes.append(CommitOutcome.FULL)
-
-            reply = await transport.call(_done(polled))
-
-            assert reply == CompletionsReply(items=(None,))
-            info = await transport.call(DescribeTask(task_id=enqueued.task_id))
-            assert isinstance(info, TaskInfo)
-            assert info.state is TaskState.SUCCEEDED
 
     run(work)
 
@@ -240,7 +196,7 @@ def test_a_clock_that_jumps_ahead_ends_no_lease(caplog: pytest.LogCaptureFixture
         clock.ahead = 2 * HOUR
         await transport.call(a_poll(wait=50_000_000, worker="w2"))
         again = await transport.call(a_poll(wait=50_000_000, worker="w2", slots=100))
-        reply = await transport.call(_done(polled))
+        reply = await transport.call(done_with(polled))
         await engine.stop()
 
         assert len(polled.tasks) == 100
@@ -346,7 +302,7 @@ def test_what_a_worker_holds_when_the_engine_stops_is_its_own_in_the_next_engine
             assert isinstance(held, Work)
         async with running(FaultyStore(first.tables)) as (_, transport):
             other = await transport.call(a_poll(worker="w2", wait=20_000_000))
-            reply = await transport.call(_done(held))
+            reply = await transport.call(done_with(held))
 
             assert other == Work()
             assert reply == CompletionsReply(items=(None,))
@@ -461,15 +417,9 @@ def test_the_memory_store_alone_serves_a_whole_task() -> None:
             polled = await transport.call(a_poll())
             assert isinstance(polled, Work)
 
-            assert await transport.call(_done(polled)) == CompletionsReply(items=(None,))
+            assert await transport.call(done_with(polled)) == CompletionsReply(items=(None,))
 
     run(work)
-
-
-def _done(polled: Work) -> CompleteTasks:
-    return CompleteTasks(
-        worker="w1", items=tuple(Completion(token=lease.token, outcome=TaskSucceeded()) for lease in polled.tasks)
-    )
 
 
 def test_an_engine_that_takes_any_namespace_takes_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:

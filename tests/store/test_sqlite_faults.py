@@ -129,7 +129,7 @@ def test_a_writer_that_another_program_keeps_out_has_surely_not_written(kept: Ke
 
     outcome = kept.commit(kept.next_batch(run_row()))
 
-    assert outcome is CommitOutcome.FULL
+    assert outcome is CommitOutcome.LOCKED
     other.execute("ROLLBACK").fetchall()
     other.close()
     kept.write(run_row())

@@ -382,6 +382,7 @@ class CommitOutcome(StrEnum):
     DONE = "done"
     REFUSED = "refused"  # fenced: definitely nothing happened, and somebody else owns the shard
     FULL = "full"  # definitely nothing happened, for want of space
+    LOCKED = "locked"  # definitely nothing happened: another program writes to the database
     UNKNOWN = "unknown"  # it may have happened, or not, or happen later
 
 

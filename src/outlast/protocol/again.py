@@ -26,7 +26,7 @@ PAUSE_MAX: Final = 2.0
 SOON: Final = 1.0  # seconds after which a client hears of what people must mend; it may have been for an instant
 
 _PASSING: Final = frozenset({"unavailable", "not_owner"})
-_PASSING_FOR_WORKERS: Final = _PASSING | {"busy", "store_full"}
+_PASSING_FOR_WORKERS: Final = _PASSING | {"busy", "store_full", "store_locked"}
 _FOR_PEOPLE: Final = frozenset({"store_full", "store_locked", "store_newer", "store_damaged"})
 _OF_WORKERS: Final = (AnswerQueries, Begin, CompleteTasks, CompleteWorkflowTasks, Heartbeat, Poll, ReturnTasks)
 _WAITING: Final = (AwaitTask, AwaitWorkflow, Poll, QueryWorkflow)

@@ -248,7 +248,7 @@ class Shell:
 
     def _answer(self, ticket: Ticket, reply: Reply) -> None:
         letter = self._open.pop(ticket, None) or self._departed.pop(ticket, None)
-        if type(reply) is Refused and reply.code == "unavailable" and self.trouble.code == "store_full":
+        if type(reply) is Refused and reply.code == "unavailable" and self.trouble.code in _MENDED_BY_PEOPLE:
             reply = self._unserved()
         self._release(ticket, reply, letter)
 
@@ -374,7 +374,7 @@ class Shell:
             self._pause = min(self._pause * 2, CLAIM_PAUSE_MAX)
             failed += 1
             try:
-                if failed > REOPEN_AFTER and self.trouble.code not in {"not_owner", "store_full"}:
+                if failed > REOPEN_AFTER and self.trouble.code not in {"not_owner", *_MENDED_BY_PEOPLE}:
                     # A store that will not be claimed may be broken for good as it is open now (a failed sync): what is
                     # on the disk is read anew.
                     await self._store.close()
@@ -413,10 +413,9 @@ class Shell:
                 remedy="Send it again when an engine is up.",
                 retryable=True,
             )
-        if self.trouble.code == "store_full":
-            return Refused(
-                code="store_full", fact=self.trouble.fact, remedy="Free space; no restart is needed.", retryable=True
-            )
+        remedy = _MENDED_BY_PEOPLE.get(self.trouble.code)
+        if remedy is not None:
+            return Refused(code=self.trouble.code, fact=self.trouble.fact, remedy=remedy, retryable=True)
         return Refused(
             code="unavailable",
             fact=self.trouble.fact or "The shard is being loaded.",
@@ -458,7 +457,14 @@ _POISON: Final = Refused(
 _TROUBLE: Final = {
     CommitOutcome.REFUSED: ("unavailable", "Another owner has taken the shard."),
     CommitOutcome.FULL: ("store_full", "The store is full: nothing can be written."),
+    CommitOutcome.LOCKED: ("store_locked", "Another program holds the write lock of the store's file."),
     CommitOutcome.UNKNOWN: ("unavailable", "A commit did not answer; what became of it is being read."),
+}
+
+# Nothing was written, and nothing is wrong with what is on the disk: callers hear what it is, and the store stays open.
+_MENDED_BY_PEOPLE: Final = {
+    "store_full": "Free space; no restart is needed.",
+    "store_locked": "End what holds the lock; no restart is needed.",
 }
 
 

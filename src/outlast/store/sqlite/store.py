@@ -359,11 +359,10 @@ class SqliteStore:
             self._logged_at = now
             say = "commit_failed outcome=%s number=%d path=%s error=%s"
             facts = (outcome, batch.number, self.path, self.last_fault)
-            if outcome is not CommitOutcome.FULL:
-                _log.error(say, *facts, exc_info=error)
+            if outcome in {CommitOutcome.FULL, CommitOutcome.LOCKED}:
+                _log.debug(say, *facts)  # the engine says it, and a trace would tell nothing more
             else:
-                # A trace would tell nothing more; and that there is no room is said by the engine.
-                _log.log(logging.ERROR if isinstance(error, apsw.BusyError) else logging.DEBUG, say, *facts)
+                _log.error(say, *facts, exc_info=error)
 
     def _break_on_failed_sync(self, error: BaseException) -> None:
         if writing.is_failed_sync(error):

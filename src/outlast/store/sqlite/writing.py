@@ -32,13 +32,13 @@ class Fenced(Exception):
 def commit(connection: Connection, batch: Batch) -> tuple[CommitOutcome, BaseException | None]:
     """Write ``batch`` or nothing; return what became of it, and the error if there was one.
 
-    FULL also stands for BUSY at the beginning: another program holds the file's write lock for longer than the busy
-    timeout. Both are definite: nothing was written, and the same store can be used again.
+    LOCKED is BUSY at the beginning: another program holds the file's write lock for longer than the busy timeout. Like
+    FULL it is definite: nothing was written, and the same store can be used again.
     """
     try:
         connection.execute("BEGIN IMMEDIATE")
     except apsw.BusyError as error:
-        return CommitOutcome.FULL, error
+        return CommitOutcome.LOCKED, error
     except Exception as error:  # noqa: BLE001 - the door: whatever a database does becomes an outcome
         return _outcome_of(error, connection), error
     try:
