@@ -32,7 +32,7 @@ def create(world: World, name: str = "shop", request_id: str = "r1") -> Namespac
     return world.ask(CreateNamespace(name=name, request_id=request_id, settings=SETTINGS), NamespaceInfo)
 
 
-def code_of(world: World, request: i.Asked, **where: Any) -> str:
+def code_of(world: World, request: i.ShardRequest, **where: Any) -> str:
     """Return why a request is refused."""
     return world.ask(request, Refused, **where).code
 

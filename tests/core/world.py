@@ -9,7 +9,7 @@ from outlast.core import replies
 from outlast.core.codec import decode_events
 from outlast.core.commands import Command
 from outlast.core.failure import Failure, FailureKind
-from outlast.core.inputs import Asked
+from outlast.core.inputs import ShardRequest
 from outlast.core.payload import Payload
 from outlast.core.replies import Reply
 from outlast.core.shard.config import ShardConfig
@@ -76,14 +76,14 @@ class World:
         """Lose everything that was in memory."""
         self.claim()
 
-    def send(self, request: Asked, *, namespace: str = NS) -> object:
+    def send(self, request: ShardRequest, *, namespace: str = NS) -> object:
         """Hand a request in and return its ticket."""
         self.tickets += 1
         self.core.handle(self.tickets, request, namespace=namespace, principal="tester", now=self.now)
         self.settle()
         return self.tickets
 
-    def ask(self, request: Asked, kind: type[R], *, namespace: str = NS) -> R:
+    def ask(self, request: ShardRequest, kind: type[R], *, namespace: str = NS) -> R:
         """Hand a request in and return its reply, which must be of ``kind``."""
         ticket = self.send(request, namespace=namespace)
         assert ticket in self.answers, f"no answer to {request}"

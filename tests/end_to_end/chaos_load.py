@@ -31,6 +31,7 @@ from outlast.core.replies import (
 )
 from outlast.core.retry import RetryPolicy
 from outlast.core.units import SECOND
+from outlast.protocol.transport import RunsAsked, TasksAsked
 from outlast.sdk.converter import Converter
 from outlast.sdk.http import HttpTransport
 from tests.end_to_end.chaos_ledger import Ledger
@@ -81,9 +82,9 @@ class Load:
 
     async def open_left(self) -> int:
         """Return how many runs and tasks the engine has open: those whose start nobody saw acknowledged, for instance."""
-        runs = await self._transport.list_runs(status="running", limit=500)
+        runs = await self._transport.list_runs(RunsAsked(status="running"), limit=500)
         states = (TaskState.ENQUEUED, TaskState.LEASED, TaskState.RETRY_WAIT, TaskState.HELD)
-        tasks = [await self._transport.list_tasks(state=state, limit=500) for state in states]
+        tasks = [await self._transport.list_tasks(TasksAsked(state=state), limit=500) for state in states]
         return len(runs.runs) + sum(len(page.tasks) for page in tasks)
 
     async def close(self) -> None:

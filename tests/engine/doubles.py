@@ -24,7 +24,7 @@ from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, History
 from outlast.engine.frontend import Engine
 from outlast.engine.inprocess import InProcessTransport
 from outlast.server.clock import GuardedClock, SystemEntropy
-from outlast.store.base import BlobStore, Found, RunFilter, StoreError, Tally, TaskFilter, Turns, Waiting
+from outlast.store.base import BlobStore, RunFilter, StoreError, Stretch, Tally, TaskFilter, Turns, Waiting
 from outlast.store.memory.blobs import MemoryBlobStore
 from outlast.store.memory.store import MemoryStore
 from outlast.store.memory.tables import Tables
@@ -101,10 +101,10 @@ class FaultyStore:
     async def read_attempts(self, task_id: str) -> list[AttemptRow]:
         return await self.inner.read_attempts(task_id)
 
-    async def list_runs(self, filter: RunFilter) -> Found[RunRow]:
+    async def list_runs(self, filter: RunFilter) -> Stretch[RunRow]:
         return await self.inner.list_runs(filter)
 
-    async def list_tasks(self, filter: TaskFilter) -> Found[TaskRow]:
+    async def list_tasks(self, filter: TaskFilter) -> Stretch[TaskRow]:
         return await self.inner.list_tasks(filter)
 
     async def count_runs(self, filter: RunFilter) -> Tally:

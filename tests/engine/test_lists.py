@@ -11,7 +11,7 @@ from outlast.core.errors import Invalid
 from outlast.core.payload import Payload
 from outlast.core.replies import RunStatus
 from outlast.engine.inprocess import InProcessTransport
-from outlast.protocol.transport import Count
+from outlast.protocol.transport import Count, RunsAsked, TasksAsked
 from outlast.store.memory.store import MemoryStore
 from tests.core.world import payload
 from tests.engine.doubles import a_start, a_task, run, running
@@ -49,11 +49,11 @@ def test_workflows_are_listed_and_counted_by_filter(query: str, expected: list[s
         async with running() as (_, transport):
             await three_orders(transport)
 
-            page = await transport.list_runs(query=query)
+            page = await transport.list_runs(RunsAsked(query=query))
 
             assert [info.workflow_id for info in page.runs] == expected
             assert (page.next, page.short) == ("", False)
-            assert await transport.count_runs(query=query) == Count(count=len(expected))
+            assert await transport.count_runs(RunsAsked(query=query)) == Count(count=len(expected))
 
     run(work)
 
@@ -73,10 +73,10 @@ def test_tasks_are_listed_and_counted_by_filter(query: str, expected: list[str])
         async with running() as (_, transport):
             await three_orders(transport)
 
-            page = await transport.list_tasks(query=query)
+            page = await transport.list_tasks(TasksAsked(query=query))
 
             assert [info.task_id for info in page.tasks] == expected
-            assert await transport.count_tasks(query=query) == Count(count=len(expected))
+            assert await transport.count_tasks(TasksAsked(query=query)) == Count(count=len(expected))
 
     run(work)
 
@@ -94,10 +94,10 @@ def test_counts_without_a_filter_come_from_the_counters() -> None:
             await three_orders(transport)
 
             assert await transport.count_runs() == Count(count=3)
-            assert await transport.count_runs(status=RunStatus.RUNNING) == Count(count=3)
-            assert await transport.count_runs(status="failed") == Count(count=0)
-            assert await transport.count_tasks(queue="bulk") == Count(count=1)
-            assert await transport.count_tasks(state="enqueued") == Count(count=3)
+            assert await transport.count_runs(RunsAsked(status=RunStatus.RUNNING)) == Count(count=3)
+            assert await transport.count_runs(RunsAsked(status="failed")) == Count(count=0)
+            assert await transport.count_tasks(TasksAsked(queue="bulk")) == Count(count=1)
+            assert await transport.count_tasks(TasksAsked(state="enqueued")) == Count(count=3)
 
     run(work)
 
@@ -148,8 +148,8 @@ def test_a_cursor_of_another_list_is_refused() -> None:
             cursor = (await transport.list_runs(limit=1)).next
 
             for listing in (
-                transport.list_runs(cursor=cursor, query="type = order"),
-                transport.list_runs(cursor=cursor, status="running"),
+                transport.list_runs(RunsAsked(query="type = order"), cursor=cursor),
+                transport.list_runs(RunsAsked(status="running"), cursor=cursor),
                 transport.list_tasks(cursor=cursor),
             ):
                 with pytest.raises(Invalid) as caught:
@@ -164,7 +164,7 @@ def test_a_filter_that_cannot_be_read_is_refused_with_its_column() -> None:
     async def work() -> None:
         async with running() as (_, transport):
             with pytest.raises(Invalid) as caught:
-                await transport.count_tasks(query="state = faild")
+                await transport.count_tasks(TasksAsked(query="state = faild"))
 
             assert (caught.value.code, caught.value.facts) == ("invalid_query", {"column": "9"})
 
@@ -181,9 +181,9 @@ def test_a_page_comes_back_short_rather_than_late(monkeypatch: pytest.MonkeyPatc
             for n in range(7):
                 await transport.call(a_start(f"w-{n}"))
 
-            page = await transport.list_runs(query="id = first or id = none")
-            rest = await transport.list_runs(query="id = first or id = none", cursor=page.next)
-            count = await transport.count_runs(query='id ~ "w-*"')
+            page = await transport.list_runs(RunsAsked(query="id = first or id = none"))
+            rest = await transport.list_runs(RunsAsked(query="id = first or id = none"), cursor=page.next)
+            count = await transport.count_runs(RunsAsked(query='id ~ "w-*"'))
 
             assert (page.runs, page.short, bool(page.next)) == ((), True, True)
             assert ([info.workflow_id for info in rest.runs], rest.short, rest.next) == (["first"], False, "")

@@ -16,7 +16,7 @@ from outlast.core.admin import (
     WorkersInfo,
 )
 from outlast.core.errors import Busy, Conflict, Invalid, NotFound, TooLarge
-from outlast.core.inputs import Asked, CancelTask, DescribeTask, EnqueueTasks, TerminateWorkflow
+from outlast.core.inputs import CancelTask, DescribeTask, EnqueueTasks, ShardRequest, TerminateWorkflow
 from outlast.core.limits import PAYLOAD_INLINE_BYTES_MAX
 from outlast.core.payload import Payload
 from outlast.core.replies import Refused, Reply
@@ -26,7 +26,7 @@ from outlast.core.writes import CommitOutcome, RunRow, TaskRow
 from outlast.engine.frontend import Engine
 from outlast.engine.inprocess import InProcessTransport
 from outlast.protocol.transport import Count, QueueInfo, QueueType
-from outlast.store.base import Found, RunFilter, StoreError, TaskFilter
+from outlast.store.base import RunFilter, StoreError, Stretch, TaskFilter
 from outlast.store.memory.blobs import MemoryBlobStore
 from outlast.store.memory.store import MemoryStore
 from tests.engine.doubles import FaultyStore, a_poll, a_start, a_task, run, running
@@ -57,10 +57,10 @@ class UnreadableLists:
     def __init__(self, store: MemoryStore, namespace: str, fault: StoreError) -> None:
         self._store, self._namespace, self._fault = store, namespace, fault
 
-    async def list_runs(self, filter: RunFilter) -> Found[RunRow]:
+    async def list_runs(self, filter: RunFilter) -> Stretch[RunRow]:
         return await self._store.list_runs(filter)
 
-    async def list_tasks(self, filter: TaskFilter) -> Found[TaskRow]:
+    async def list_tasks(self, filter: TaskFilter) -> Stretch[TaskRow]:
         if filter.namespace == self._namespace:
             raise self._fault
         return await self._store.list_tasks(filter)
@@ -307,7 +307,7 @@ def test_a_namespace_that_cannot_be_swept_keeps_nothing_in_the_others(
                 await other.call(CancelTask(task_id=f"t-{name}"))
             sweeper, ask = engine._sweeper, engine._sweeper.ask
 
-            async def refuse_bad(request: Asked, namespace: str) -> Reply:
+            async def refuse_bad(request: ShardRequest, namespace: str) -> Reply:
                 if namespace == "a-bad":
                     return Refused(code="unavailable", fact="The shard is away.", remedy="Wait.", retryable=True)
                 return await ask(request, namespace)
@@ -331,9 +331,9 @@ def test_the_shard_is_not_asked_to_forget_what_a_key_still_binds() -> None:
             other = InProcessTransport(engine, namespace="shop")
             await other.call(a_task(task_id="t"))
             await other.call(CancelTask(task_id="t"))
-            sweeper, ask, asked = engine._sweeper, engine._sweeper.ask, list[Asked]()
+            sweeper, ask, asked = engine._sweeper, engine._sweeper.ask, list[ShardRequest]()
 
-            async def listen(request: Asked, namespace: str) -> Reply:
+            async def listen(request: ShardRequest, namespace: str) -> Reply:
                 asked.append(request)
                 return await ask(request, namespace)
 

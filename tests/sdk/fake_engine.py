@@ -14,7 +14,17 @@ from outlast.core.failure import Failure
 from outlast.core.payload import Payload, Payloads
 from outlast.core.replies import TaskState
 from outlast.protocol.errors import exception_of
-from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, Queues
+from outlast.protocol.transport import (
+    ANY_RUNS,
+    ANY_TASKS,
+    Attempt,
+    Count,
+    HistoryPage,
+    Listing,
+    Queues,
+    RunsAsked,
+    TasksAsked,
+)
 
 LEASE = 30_000_000_000
 
@@ -124,37 +134,16 @@ class FakeEngine:
     async def read_attempts(self, task_id: str) -> tuple[Attempt, ...]:
         return ()
 
-    async def list_runs(
-        self,
-        *,
-        type: str = "",
-        status: str = "",
-        workflow_id: str = "",
-        query: str = "",
-        cursor: str = "",
-        limit: int = 50,
-    ) -> Listing:
+    async def list_runs(self, asked: RunsAsked = ANY_RUNS, *, cursor: str = "", limit: int = 50) -> Listing:
         return Listing()
 
-    async def count_runs(self, *, type: str = "", status: str = "", workflow_id: str = "", query: str = "") -> Count:
+    async def count_runs(self, asked: RunsAsked = ANY_RUNS) -> Count:
         return Count(count=0)
 
-    async def list_tasks(
-        self,
-        *,
-        type: str = "",
-        state: str = "",
-        queue: str = "",
-        run_id: str = "",
-        query: str = "",
-        cursor: str = "",
-        limit: int = 50,
-    ) -> Listing:
+    async def list_tasks(self, asked: TasksAsked = ANY_TASKS, *, cursor: str = "", limit: int = 50) -> Listing:
         return Listing()
 
-    async def count_tasks(
-        self, *, type: str = "", state: str = "", queue: str = "", run_id: str = "", query: str = ""
-    ) -> Count:
+    async def count_tasks(self, asked: TasksAsked = ANY_TASKS) -> Count:
         return Count(count=0)
 
     async def list_queues(self, *, queue: str = "") -> Queues:

@@ -13,7 +13,7 @@ from outlast.cli.given import sources
 from outlast.cli.printing import json_line, mode_of, put, table_text
 from outlast.cli.shapes import ChangeOut, SettingOut
 from outlast.server.settings import TABLE, check_all
-from outlast.server.sources import Found, Setting, Shape, Sources
+from outlast.server.sources import Setting, SettingValue, Shape, Sources
 
 _TYPES: Final[dict[Shape, dict[str, Any]]] = {
     Shape.TEXT: {"type": "string"},
@@ -47,7 +47,7 @@ def check(arguments: Arguments) -> int:
     return exits.FOUND_PROBLEMS if _tell_strangers(found) else exits.DONE
 
 
-def _print(arguments: Arguments, settings: list[Found], *, origin: bool) -> None:
+def _print(arguments: Arguments, settings: list[SettingValue], *, origin: bool) -> None:
     if mode_of(arguments) == "json":
         outs = [
             SettingOut(

@@ -1,29 +1,8 @@
 """What a list or a count asks for: the plain options, and the filter language put together from the others."""
 
-from dataclasses import dataclass
-
 from outlast.cli.arguments import Arguments
 from outlast.core.errors import Invalid
-
-
-@dataclass(frozen=True, slots=True)
-class RunsAsked:
-    """Which runs; empty for any."""
-
-    type: str = ""
-    status: str = ""
-    query: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TasksAsked:
-    """Which tasks; empty for any."""
-
-    type: str = ""
-    state: str = ""
-    queue: str = ""
-    run_id: str = ""
-    query: str = ""
+from outlast.protocol.transport import RunsAsked, TasksAsked
 
 
 def runs_asked(arguments: Arguments) -> RunsAsked:

@@ -4,18 +4,16 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from typing import Final, Protocol
 
 from outlast.cli.arguments import Arguments
-from outlast.cli.filters import RunsAsked, TasksAsked
 from outlast.cli.given import sources
 from outlast.cli.printing import talk
 from outlast.core.admin import NamespaceInfo
 from outlast.core.errors import Invalid, NotFound, Unavailable
 from outlast.core.inputs import DescribeTask, DescribeWorkflow, Request
 from outlast.core.replies import Reply, TaskInfo, WorkflowInfo
-from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, Queues, Transport
+from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, Queues, RunsAsked, TasksAsked, Transport
 
 REACH_WITHIN: Final = 5.0  # seconds
 
@@ -79,19 +77,19 @@ class Remote:
 
     async def runs(self, asked: RunsAsked, *, cursor: str, limit: int) -> Listing:
         """Return a page of runs."""
-        return await self._transport.list_runs(**asdict(asked), cursor=cursor, limit=limit)
+        return await self._transport.list_runs(asked, cursor=cursor, limit=limit)
 
     async def tasks(self, asked: TasksAsked, *, cursor: str, limit: int) -> Listing:
         """Return a page of tasks."""
-        return await self._transport.list_tasks(**asdict(asked), cursor=cursor, limit=limit)
+        return await self._transport.list_tasks(asked, cursor=cursor, limit=limit)
 
     async def count_runs(self, asked: RunsAsked) -> Count:
         """Count runs."""
-        return await self._transport.count_runs(**asdict(asked))
+        return await self._transport.count_runs(asked)
 
     async def count_tasks(self, asked: TasksAsked) -> Count:
         """Count tasks."""
-        return await self._transport.count_tasks(**asdict(asked))
+        return await self._transport.count_tasks(asked)
 
     async def queues(self, queue: str) -> Queues:
         """Return how full queues are."""
@@ -142,19 +140,19 @@ class Direct:
 
     async def runs(self, asked: RunsAsked, *, cursor: str, limit: int) -> Listing:
         """Return a page of runs."""
-        return await self._reader.list_runs(self._namespace, **asdict(asked), cursor=cursor, limit=limit, now=_now())
+        return await self._reader.list_runs(self._namespace, asked, cursor=cursor, limit=limit, now=_now())
 
     async def tasks(self, asked: TasksAsked, *, cursor: str, limit: int) -> Listing:
         """Return a page of tasks."""
-        return await self._reader.list_tasks(self._namespace, **asdict(asked), cursor=cursor, limit=limit, now=_now())
+        return await self._reader.list_tasks(self._namespace, asked, cursor=cursor, limit=limit, now=_now())
 
     async def count_runs(self, asked: RunsAsked) -> Count:
         """Count runs."""
-        return await self._reader.count_runs(self._namespace, **asdict(asked), now=_now())
+        return await self._reader.count_runs(self._namespace, asked, now=_now())
 
     async def count_tasks(self, asked: TasksAsked) -> Count:
         """Count tasks."""
-        return await self._reader.count_tasks(self._namespace, **asdict(asked), now=_now())
+        return await self._reader.count_tasks(self._namespace, asked, now=_now())
 
     async def queues(self, queue: str) -> Queues:
         """Return how full queues are."""

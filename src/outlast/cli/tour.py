@@ -12,6 +12,7 @@ from outlast.cli.arguments import Arguments
 from outlast.cli.children import Child, Work
 from outlast.cli.merged import MergedLog
 from outlast.cli.running import run_fast
+from outlast.protocol.transport import RunsAsked, TasksAsked
 from outlast.server.assemble import Server
 from outlast.server.settings import settings_from, sources_of
 from outlast.server.sources import Sources
@@ -82,12 +83,12 @@ async def _fill(server: Server) -> str:
     from outlast.cli import shop
 
     await asyncio.to_thread(shop.fill)
-    reader = server.engine.reader
+    reader, now = server.engine.reader, server.engine.clock.now()
     for _ in range(LOOKS_MAX):
-        waits = await reader.count_tasks("default", state="retry_wait")
-        failed = await reader.count_runs("default", status="failed")
+        waits = await reader.count_tasks("default", TasksAsked(state="retry_wait"), now=now)
+        failed = await reader.count_runs("default", RunsAsked(status="failed"), now=now)
         if waits.count and failed.count:
             break
         await asyncio.sleep(LOOK_EVERY)
-    page = await reader.list_tasks("default", queue="images")
+    page = await reader.list_tasks("default", TasksAsked(queue="images"), now=now)
     return page.tasks[0].task_id

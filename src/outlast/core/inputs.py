@@ -358,7 +358,7 @@ Request = (
     | AnswerQueries
     | AdminRequest
 )
-Asked = Request | Housekeeping  # what a shard takes: requests, and what the engine itself asks of it
+ShardRequest = Request | Housekeeping  # what a shard takes: requests, and what the engine itself asks of it
 
 
 # --- tokens --------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import msgspec
 from outlast.core import limits
 from outlast.core.admin import DeleteNamespace, DropNamespace, Forgotten, NamespaceInfo, NamespaceState, UpdateNamespace
 from outlast.core.errors import Refusal
-from outlast.core.inputs import Asked, CompleteTasks, EnqueueTasks, Poll, Request, StartWorkflows
+from outlast.core.inputs import CompleteTasks, EnqueueTasks, Poll, Request, ShardRequest, StartWorkflows
 from outlast.core.replies import (
     QueryAnswered,
     Refused,
@@ -208,7 +208,7 @@ class Engine:
             return
         self._put(ticket, request, namespace, principal, size)
 
-    async def _ask(self, request: Asked, namespace: str) -> Reply:
+    async def _ask(self, request: ShardRequest, namespace: str) -> Reply:
         """Ask the shard for what the engine itself wants, also in a namespace that takes nothing from outside any more."""
         ticket = FutureTicket(self.loop.create_future(), request, namespace)
         refusal = self._shell.put(ticket, request, namespace=namespace, principal="engine")

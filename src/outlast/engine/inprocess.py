@@ -17,7 +17,17 @@ from outlast.core.replies import Refused, Reply, Work
 from outlast.engine.frontend import Engine
 from outlast.protocol.again import PAUSE_FIRST, longer, send_again
 from outlast.protocol.errors import exception_of
-from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, Queues
+from outlast.protocol.transport import (
+    ANY_RUNS,
+    ANY_TASKS,
+    Attempt,
+    Count,
+    HistoryPage,
+    Listing,
+    Queues,
+    RunsAsked,
+    TasksAsked,
+)
 from outlast.store.base import StoreError
 
 Result = TypeVar("Result")
@@ -218,84 +228,27 @@ class InProcessTransport:
         """Return how the leases of a task ended."""
         return await self._read(self._engine.reader.read_attempts(self.namespace, task_id))
 
-    async def list_runs(
-        self,
-        *,
-        type: str = "",
-        status: str = "",
-        workflow_id: str = "",
-        query: str = "",
-        cursor: str = "",
-        limit: int = 50,
-    ) -> Listing:
+    async def list_runs(self, asked: RunsAsked = ANY_RUNS, *, cursor: str = "", limit: int = 50) -> Listing:
         """Return a page of runs, newest first."""
-        return await self._read(
-            self._engine.reader.list_runs(
-                self.namespace,
-                type=type,
-                status=status,
-                workflow_id=workflow_id,
-                query=query,
-                cursor=cursor,
-                limit=limit,
-                now=self._engine.clock.now(),
-            )
-        )
+        engine = self._engine
+        now = engine.clock.now()
+        return await self._read(engine.reader.list_runs(self.namespace, asked, cursor=cursor, limit=limit, now=now))
 
-    async def count_runs(self, *, type: str = "", status: str = "", workflow_id: str = "", query: str = "") -> Count:
+    async def count_runs(self, asked: RunsAsked = ANY_RUNS) -> Count:
         """Return how many runs match."""
-        return await self._read(
-            self._engine.reader.count_runs(
-                self.namespace,
-                type=type,
-                status=status,
-                workflow_id=workflow_id,
-                query=query,
-                now=self._engine.clock.now(),
-            )
-        )
+        engine = self._engine
+        return await self._read(engine.reader.count_runs(self.namespace, asked, now=engine.clock.now()))
 
-    async def list_tasks(
-        self,
-        *,
-        type: str = "",
-        state: str = "",
-        queue: str = "",
-        run_id: str = "",
-        query: str = "",
-        cursor: str = "",
-        limit: int = 50,
-    ) -> Listing:
+    async def list_tasks(self, asked: TasksAsked = ANY_TASKS, *, cursor: str = "", limit: int = 50) -> Listing:
         """Return a page of tasks, newest first."""
-        return await self._read(
-            self._engine.reader.list_tasks(
-                self.namespace,
-                type=type,
-                state=state,
-                queue=queue,
-                run_id=run_id,
-                query=query,
-                cursor=cursor,
-                limit=limit,
-                now=self._engine.clock.now(),
-            )
-        )
+        engine = self._engine
+        now = engine.clock.now()
+        return await self._read(engine.reader.list_tasks(self.namespace, asked, cursor=cursor, limit=limit, now=now))
 
-    async def count_tasks(
-        self, *, type: str = "", state: str = "", queue: str = "", run_id: str = "", query: str = ""
-    ) -> Count:
+    async def count_tasks(self, asked: TasksAsked = ANY_TASKS) -> Count:
         """Return how many tasks match."""
-        return await self._read(
-            self._engine.reader.count_tasks(
-                self.namespace,
-                type=type,
-                state=state,
-                queue=queue,
-                run_id=run_id,
-                query=query,
-                now=self._engine.clock.now(),
-            )
-        )
+        engine = self._engine
+        return await self._read(engine.reader.count_tasks(self.namespace, asked, now=engine.clock.now()))
 
     async def list_queues(self, *, queue: str = "") -> Queues:
         """Return the queues that have open work."""

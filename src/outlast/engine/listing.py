@@ -23,7 +23,7 @@ from outlast.protocol.transport import Count
 from outlast.query.check import filter_of
 from outlast.query.fields import RUN_FIELDS, TASK_FIELDS
 from outlast.query.predicate import Predicate
-from outlast.store.base import Found, Place, RunFilter, Tally, TaskFilter
+from outlast.store.base import Place, RunFilter, Stretch, Tally, TaskFilter
 
 WHOLE: Final = range(-(2**63), 2**63)
 
@@ -38,7 +38,7 @@ class Counters(Protocol):
 
 
 async def rows_of(
-    read: Callable[[Wanted], Awaitable[Found[Row]]], wanted: Wanted, place: Callable[[Row], Place]
+    read: Callable[[Wanted], Awaitable[Stretch[Row]]], wanted: Wanted, place: Callable[[Row], Place]
 ) -> tuple[Sequence[Row], Place | None, bool]:
     """Return up to ``wanted.limit`` rows, where the next page begins, and whether this one is short for its cost.
 

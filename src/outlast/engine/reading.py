@@ -3,8 +3,10 @@
 The running engine and a look into a store that nobody runs share it. A row of another namespace is not found.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
+
+import msgspec
 
 from outlast.core import codec
 from outlast.core.admin import NamespaceInfo
@@ -39,8 +41,8 @@ from outlast.engine.listing import (
     task_filter,
 )
 from outlast.engine.queues import queues_of
-from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, Queues
-from outlast.store.base import BlobStore, Found, RunFilter, Tally, TaskFilter, Turns, Waiting
+from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, Queues, RunsAsked, TasksAsked
+from outlast.store.base import BlobStore, RunFilter, Stretch, Tally, TaskFilter, Turns, Waiting
 
 PAGE_EVENTS: Final = 1_000
 PAGE_BYTES: Final = 1024 * 1024
@@ -56,9 +58,9 @@ class Reads(Protocol):
 
     async def read_attempts(self, task_id: str) -> list[AttemptRow]: ...
 
-    async def list_runs(self, filter: RunFilter) -> Found[RunRow]: ...
+    async def list_runs(self, filter: RunFilter) -> Stretch[RunRow]: ...
 
-    async def list_tasks(self, filter: TaskFilter) -> Found[TaskRow]: ...
+    async def list_tasks(self, filter: TaskFilter) -> Stretch[TaskRow]: ...
 
     async def count_runs(self, filter: RunFilter) -> Tally: ...
 
@@ -122,80 +124,31 @@ class Reader:
         )
 
     async def list_runs(
-        self,
-        namespace: str,
-        *,
-        type: str = "",
-        status: str = "",
-        workflow_id: str = "",
-        query: str = "",
-        cursor: str = "",
-        limit: int = 50,
-        now: int = 0,
+        self, namespace: str, asked: RunsAsked, *, now: int, cursor: str = "", limit: int = 50
     ) -> Listing:
-        """Return a page of runs, newest first, that meet the plain fields and the filter ``query``.
+        """Return a page of runs, newest first.
 
-        ``now`` is what "2h ago" in ``query`` counts from. A page that is ``short`` stopped because of how much was looked
+        ``now`` is what "2h ago" in the query counts from. A page that is ``short`` stopped because of how much was looked
         at; ``next`` goes on. Raises Invalid: "invalid_query" with the column, "invalid_cursor" for a cursor of another list.
         """
-        digest = digest_of(namespace, "runs", type, status, workflow_id, query)
-        wanted = RunFilter(
-            namespace=namespace,
-            type=type,
-            status=one_of("status", status, RunStatus),
-            workflow_id=workflow_id,
-            before=place_of(cursor, digest),
-            limit=limit_of(limit),
-            where=run_filter(query, now=Instant(now)),
-        )
+        digest = digest_of(namespace, "runs", *msgspec.structs.astuple(asked))
+        wanted = replace(_run_filter(namespace, asked, now), before=place_of(cursor, digest), limit=limit_of(limit))
         rows, following, short = await rows_of(self.store.list_runs, wanted, lambda row: (row.started_at, row.run_id))
         return Listing(runs=tuple(_run_info(row) for row in rows), next=cursor_of(following, digest), short=short)
 
-    async def count_runs(
-        self,
-        namespace: str,
-        *,
-        type: str = "",
-        status: str = "",
-        workflow_id: str = "",
-        query: str = "",
-        now: int = 0,
-    ) -> Count:
+    async def count_runs(self, namespace: str, asked: RunsAsked, *, now: int) -> Count:
         """Return how many runs match, as ``list_runs`` would list them; exact unless it says ``approximate``."""
-        one_of("status", status, RunStatus)
-        where = run_filter(query, now=Instant(now))
-        if not type and not workflow_id and where is None:
-            return await count_by_counters(self.store, namespace, "runs", status)
-        wanted = RunFilter(namespace=namespace, type=type, status=status, workflow_id=workflow_id, where=where)
+        wanted = _run_filter(namespace, asked, now)
+        if not asked.type and not asked.workflow_id and wanted.where is None:
+            return await count_by_counters(self.store, namespace, "runs", asked.status)
         return await count_of(self.store.count_runs, wanted)
 
     async def list_tasks(
-        self,
-        namespace: str,
-        *,
-        type: str = "",
-        state: str = "",
-        queue: str = "",
-        run_id: str = "",
-        standalone: bool = False,
-        query: str = "",
-        cursor: str = "",
-        limit: int = 50,
-        now: int = 0,
+        self, namespace: str, asked: TasksAsked, *, now: int, cursor: str = "", limit: int = 50
     ) -> Listing:
         """Return a page of tasks, newest first, as ``list_runs`` does of runs."""
-        digest = digest_of(namespace, "tasks", type, state, queue, run_id, standalone, query)
-        wanted = TaskFilter(
-            namespace=namespace,
-            type=type,
-            state=one_of("state", state, TaskState),
-            queue=queue,
-            run_id=run_id,
-            standalone=standalone,
-            before=place_of(cursor, digest),
-            limit=limit_of(limit),
-            where=task_filter(query, now=Instant(now)),
-        )
+        digest = digest_of(namespace, "tasks", *msgspec.structs.astuple(asked))
+        wanted = replace(_task_filter(namespace, asked, now), before=place_of(cursor, digest), limit=limit_of(limit))
         rows, following, short = await rows_of(
             self.store.list_tasks, wanted, lambda row: (row.enqueued_at, row.task_id)
         )
@@ -203,32 +156,11 @@ class Reader:
             tasks=tuple(info_of_task(task_of(row)) for row in rows), next=cursor_of(following, digest), short=short
         )
 
-    async def count_tasks(
-        self,
-        namespace: str,
-        *,
-        type: str = "",
-        state: str = "",
-        queue: str = "",
-        run_id: str = "",
-        standalone: bool = False,
-        query: str = "",
-        now: int = 0,
-    ) -> Count:
+    async def count_tasks(self, namespace: str, asked: TasksAsked, *, now: int) -> Count:
         """Return how many tasks match, as ``list_tasks`` would list them; exact unless it says ``approximate``."""
-        one_of("state", state, TaskState)
-        where = task_filter(query, now=Instant(now))
-        if not type and not run_id and not standalone and where is None:
-            return await count_by_counters(self.store, namespace, "tasks", state, queue)
-        wanted = TaskFilter(
-            namespace=namespace,
-            type=type,
-            state=state,
-            queue=queue,
-            run_id=run_id,
-            standalone=standalone,
-            where=where,
-        )
+        wanted = _task_filter(namespace, asked, now)
+        if not asked.type and not asked.run_id and not asked.standalone and wanted.where is None:
+            return await count_by_counters(self.store, namespace, "tasks", asked.state, asked.queue)
         return await count_of(self.store.count_tasks, wanted)
 
     async def list_queues(self, namespace: str, *, queue: str = "") -> Queues:
@@ -298,6 +230,30 @@ class Reader:
             f"There is no task {task_id} in namespace {namespace}.",
             remedy="Look at the id; tasks are found by id, not by key.",
         )
+
+
+def _run_filter(namespace: str, asked: RunsAsked, now: int) -> RunFilter:
+    """Return what the store is asked for. Raises Invalid or TooLarge."""
+    return RunFilter(
+        namespace=namespace,
+        type=asked.type,
+        status=one_of("status", asked.status, RunStatus),
+        workflow_id=asked.workflow_id,
+        where=run_filter(asked.query, now=Instant(now)),
+    )
+
+
+def _task_filter(namespace: str, asked: TasksAsked, now: int) -> TaskFilter:
+    """Return what the store is asked for. Raises Invalid or TooLarge."""
+    return TaskFilter(
+        namespace=namespace,
+        type=asked.type,
+        state=one_of("state", asked.state, TaskState),
+        queue=asked.queue,
+        run_id=asked.run_id,
+        standalone=asked.standalone,
+        where=task_filter(asked.query, now=Instant(now)),
+    )
 
 
 def _run_info(row: RunRow, tasks: list[TaskRow] | None = None) -> WorkflowInfo:

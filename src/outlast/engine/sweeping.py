@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from outlast.core import limits
 from outlast.core.admin import DropNamespace, Forget, Forgotten, NamespaceInfo, NamespaceState
-from outlast.core.inputs import Asked, CancelTask, TerminateWorkflow
+from outlast.core.inputs import CancelTask, ShardRequest, TerminateWorkflow
 from outlast.core.replies import Refused, Reply, RunStatus
 from outlast.core.writes import RunRow, TaskRow
 from outlast.engine.listing import Row, Wanted
@@ -20,7 +20,7 @@ from outlast.engine.namespaces import Namespaces
 from outlast.engine.ports import Clock
 from outlast.query.fields import RUN_FIELDS, TASK_FIELDS
 from outlast.query.predicate import All, Compare, Exists, Not, Operator
-from outlast.store.base import Found, RunFilter, TaskFilter
+from outlast.store.base import RunFilter, Stretch, TaskFilter
 
 LOG: Final = logging.getLogger("outlast.engine")
 
@@ -31,9 +31,9 @@ REASON: Final = "its namespace is being deleted"
 class Lists(Protocol):
     """Where the sweeper finds what there is."""
 
-    async def list_runs(self, filter: RunFilter) -> Found[RunRow]: ...
+    async def list_runs(self, filter: RunFilter) -> Stretch[RunRow]: ...
 
-    async def list_tasks(self, filter: TaskFilter) -> Found[TaskRow]: ...
+    async def list_tasks(self, filter: TaskFilter) -> Stretch[TaskRow]: ...
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class Sweeper:
     store: Lists
     namespaces: Namespaces
     clock: Clock
-    ask: Callable[[Asked, str], Awaitable[Reply]]
+    ask: Callable[[ShardRequest, str], Awaitable[Reply]]
     kept_min: int = 0
     _called: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -142,7 +142,7 @@ class Sweeper:
             LOG.info("the namespace %s has been deleted", name)
 
 
-async def stretches(read: Callable[[Wanted], Awaitable[Found[Row]]], wanted: Wanted) -> AsyncGenerator[Sequence[Row]]:
+async def stretches(read: Callable[[Wanted], Awaitable[Stretch[Row]]], wanted: Wanted) -> AsyncGenerator[Sequence[Row]]:
     """Give what matches ``wanted``, at most its ``limit`` of rows at a time; other work goes on between two stretches."""
     while True:
         found = await read(replace(wanted, scan=limits.LIST_SCAN_ROWS))

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Protocol
 
-from outlast.core.inputs import Asked
+from outlast.core.inputs import ShardRequest
 from outlast.core.replies import Reply
 
 
@@ -25,7 +25,7 @@ class FutureTicket:
 
     __slots__ = ("future", "namespace", "request")
 
-    def __init__(self, future: "asyncio.Future[Reply]", request: Asked, namespace: str) -> None:
+    def __init__(self, future: "asyncio.Future[Reply]", request: ShardRequest, namespace: str) -> None:
         self.future = future
         self.request = request
         self.namespace = namespace

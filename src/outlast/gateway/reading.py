@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from outlast.core.errors import Invalid
+from outlast.gateway.taken import WirePage
 
 Shape = TypeVar("Shape", bound=msgspec.Struct)
 
@@ -26,6 +27,18 @@ def read_query(query_string: bytes, shape: type[Shape]) -> Shape:
     """Return the query as ``shape``. Raises Invalid for a field that is not known, given twice, or not what it must be."""
     if not query_string:
         return shape()
+    return _converted(_fields(query_string, shape.__struct_fields__), shape)
+
+
+def read_list(query_string: bytes, shape: type[Shape]) -> tuple[Shape, WirePage]:
+    """Return the query as ``shape`` and which page of it. Raises as ``read_query``."""
+    fields = _fields(query_string, shape.__struct_fields__ + WirePage.__struct_fields__)
+    page = {name: fields.pop(name) for name in WirePage.__struct_fields__ if name in fields}
+    return _converted(fields, shape), _converted(page, WirePage)
+
+
+def _fields(query_string: bytes, known: tuple[str, ...]) -> dict[str, str]:
+    """Return the fields of a query; an empty value is one that was left out: forms and generated clients send them."""
     fields: dict[str, str] = {}
     try:
         pairs = parse_qsl(
@@ -33,7 +46,6 @@ def read_query(query_string: bytes, shape: type[Shape]) -> Shape:
         )
     except ValueError as error:
         raise Invalid("invalid_request", f"The query cannot be read: {error}.", remedy="Encode it as UTF-8.") from None
-    known = shape.__struct_fields__
     for name, value in pairs:
         if name not in known:
             raise Invalid(
@@ -42,8 +54,10 @@ def read_query(query_string: bytes, shape: type[Shape]) -> Shape:
         if name in fields:
             raise Invalid("invalid_request", f'The query has "{name}" twice.', remedy="Give it once.", parameter=name)
         fields[name] = value
-    # An empty value is one that was left out: forms and generated clients send them.
-    given = {name: value for name, value in fields.items() if value}
+    return {name: value for name, value in fields.items() if value}
+
+
+def _converted(given: dict[str, str], shape: type[Shape]) -> Shape:
     try:
         return msgspec.convert(given, shape, strict=False)
     except msgspec.ValidationError as error:

@@ -15,7 +15,7 @@ SCOPED: Final = 3  # parts of an address that names a namespace and something in
 
 
 @dataclass(slots=True, frozen=True)
-class Found:
+class RouteMatch:
     """``namespace`` is empty for what is in none."""
 
     route: Route
@@ -32,15 +32,15 @@ class Router:
             (route.method, route.path): route for route in self._routes if "{" not in route.path and not route.global_
         }
 
-    def find(self, method: str, raw_path: bytes) -> Found:
+    def find(self, method: str, raw_path: bytes) -> RouteMatch:
         """Return the route. Raises NotFound, or Invalid with the methods that are served."""
         namespace, path, is_scoped = _split(raw_path)
         plain = self._plain.get((method, "/".join(path))) if len(path) <= SCOPED else None
         if plain is not None and all("/" not in part for part in path):
-            return Found(plain, namespace, {})
+            return RouteMatch(plain, namespace, {})
         for route, params in self._at(path, is_scoped=is_scoped):
             if route.method == method or (method == "HEAD" and route.method == "GET"):
-                return Found(route, "" if route.global_ else namespace, params)
+                return RouteMatch(route, "" if route.global_ else namespace, params)
         allow = self.allow(raw_path)
         raise Invalid(
             "method_not_allowed", f"{method[:20]} is not served here.", remedy=f"Use one of {allow}.", allow=allow

@@ -224,36 +224,7 @@ class WireAttempts(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_o
     task_id: str = ""
 
 
-class WireRuns(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    type: str = ""
-    status: str = ""
-    workflow_id: str = ""
-    query: str = ""
-    cursor: str = ""
-    limit: int = 50
-
-
-class WireRunsCount(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    type: str = ""
-    status: str = ""
-    workflow_id: str = ""
-    query: str = ""
-
-
-class WireTasksCount(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    type: str = ""
-    state: str = ""
-    queue: str = ""
-    run_id: str = ""
-    query: str = ""
-
-
-class WireTasks(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    type: str = ""
-    state: str = ""
-    queue: str = ""
-    run_id: str = ""
-    query: str = ""
+class WirePage(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     cursor: str = ""
     limit: int = 50
 

@@ -1,6 +1,6 @@
 """The seam between the SDK and an engine, in this process or at the end of a connection."""
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -32,6 +32,30 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     error_type: str = ""
     error_message: str = ""
     late: bool = False
+
+
+class RunsAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """Which runs a list or a count is of; empty for any. ``query`` is in the filter language."""
+
+    type: str = ""
+    status: str = ""
+    workflow_id: str = ""
+    query: str = ""
+
+
+class TasksAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """Which tasks, as RunsAsked. ``run_id``: activities of that run; ``standalone``: no activities."""
+
+    type: str = ""
+    state: str = ""
+    queue: str = ""
+    run_id: str = ""
+    standalone: bool = False
+    query: str = ""
+
+
+ANY_RUNS: Final = RunsAsked()
+ANY_TASKS: Final = TasksAsked()
 
 
 class Listing(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
@@ -105,36 +129,17 @@ class Transport(Protocol):
 
     async def read_attempts(self, task_id: str) -> tuple[Attempt, ...]: ...
 
-    async def list_runs(
-        self,
-        *,
-        type: str = "",
-        status: str = "",
-        workflow_id: str = "",
-        query: str = "",
-        cursor: str = "",
-        limit: int = 50,
-    ) -> Listing: ...
+    async def list_runs(self, asked: RunsAsked = ANY_RUNS, *, cursor: str = "", limit: int = 50) -> Listing:
+        """Return a page of runs, newest first; ``cursor`` is what the page before gave as ``next``."""
+        ...
 
-    async def count_runs(
-        self, *, type: str = "", status: str = "", workflow_id: str = "", query: str = ""
-    ) -> Count: ...
+    async def count_runs(self, asked: RunsAsked = ANY_RUNS) -> Count: ...
 
-    async def list_tasks(
-        self,
-        *,
-        type: str = "",
-        state: str = "",
-        queue: str = "",
-        run_id: str = "",
-        query: str = "",
-        cursor: str = "",
-        limit: int = 50,
-    ) -> Listing: ...
+    async def list_tasks(self, asked: TasksAsked = ANY_TASKS, *, cursor: str = "", limit: int = 50) -> Listing:
+        """Return a page of tasks, newest first, as ``list_runs`` does."""
+        ...
 
-    async def count_tasks(
-        self, *, type: str = "", state: str = "", queue: str = "", run_id: str = "", query: str = ""
-    ) -> Count: ...
+    async def count_tasks(self, asked: TasksAsked = ANY_TASKS) -> Count: ...
 
     async def list_queues(self, *, queue: str = "") -> Queues:
         """Return the queues that have open work; only ``queue`` if it is given."""

@@ -17,7 +17,7 @@ Id = TypeVar("Id")
 AHEAD_MAX: Final = 500  # waits of one batch that are under way beyond the one that somebody waits for
 
 
-class Asked(Protocol):
+class Held(Protocol):
     """A request under way; its future belongs to the loop that asked."""
 
     @property
@@ -27,7 +27,7 @@ class Asked(Protocol):
 class Asks(Protocol):
     """A transport by which many waits cost little."""
 
-    def ask(self, request: Request) -> Asked:
+    def ask(self, request: Request) -> Held:
         """Send ``request`` from the running loop."""
         ...
 
@@ -46,7 +46,7 @@ class Ahead:
         self._request_of: Callable[[Any], Request] = request_of
         self._loop: asyncio.AbstractEventLoop | None = None
         self._transport: Asks | None = None
-        self._under_way: dict[int, Asked] = {}
+        self._under_way: dict[int, Held] = {}
 
     def __del__(self) -> None:
         # No handle is left: nobody can ask for these answers any more.

@@ -20,7 +20,17 @@ from outlast.core.replies import Refused, Reply
 from outlast.protocol.again import PAUSE_FIRST, longer, send_again
 from outlast.protocol.errors import exception_of
 from outlast.protocol.halves import halves_of, joined
-from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, Queues
+from outlast.protocol.transport import (
+    ANY_RUNS,
+    ANY_TASKS,
+    Attempt,
+    Count,
+    HistoryPage,
+    Listing,
+    Queues,
+    RunsAsked,
+    TasksAsked,
+)
 from outlast.protocol.version import HEADER, PROTOCOL
 from outlast.protocol.wire import (
     MSGPACK,
@@ -97,61 +107,21 @@ class HttpTransport:
         """Return how the leases of a task ended."""
         return await self._read("worker/attempts", {"task_id": task_id}, decode_attempts)
 
-    async def list_runs(
-        self,
-        *,
-        type: str = "",
-        status: str = "",
-        workflow_id: str = "",
-        query: str = "",
-        cursor: str = "",
-        limit: int = 50,
-    ) -> Listing:
+    async def list_runs(self, asked: RunsAsked = ANY_RUNS, *, cursor: str = "", limit: int = 50) -> Listing:
         """Return a page of runs, newest first."""
-        fields = {
-            "type": type,
-            "status": status,
-            "workflow_id": workflow_id,
-            "query": query,
-            "cursor": cursor,
-            "limit": str(limit),
-        }
-        return await self._read("worker/runs", fields, decode_listing)
+        return await self._read("worker/runs", _fields(asked, cursor, limit), decode_listing)
 
-    async def count_runs(self, *, type: str = "", status: str = "", workflow_id: str = "", query: str = "") -> Count:
+    async def count_runs(self, asked: RunsAsked = ANY_RUNS) -> Count:
         """Return how many runs match."""
-        fields = {"type": type, "status": status, "workflow_id": workflow_id, "query": query}
-        return await self._read("worker/runs/count", fields, decode_count)
+        return await self._read("worker/runs/count", _fields(asked), decode_count)
 
-    async def list_tasks(
-        self,
-        *,
-        type: str = "",
-        state: str = "",
-        queue: str = "",
-        run_id: str = "",
-        query: str = "",
-        cursor: str = "",
-        limit: int = 50,
-    ) -> Listing:
+    async def list_tasks(self, asked: TasksAsked = ANY_TASKS, *, cursor: str = "", limit: int = 50) -> Listing:
         """Return a page of tasks, newest first."""
-        fields = {
-            "type": type,
-            "state": state,
-            "queue": queue,
-            "run_id": run_id,
-            "query": query,
-            "cursor": cursor,
-            "limit": str(limit),
-        }
-        return await self._read("worker/tasks", fields, decode_listing)
+        return await self._read("worker/tasks", _fields(asked, cursor, limit), decode_listing)
 
-    async def count_tasks(
-        self, *, type: str = "", state: str = "", queue: str = "", run_id: str = "", query: str = ""
-    ) -> Count:
+    async def count_tasks(self, asked: TasksAsked = ANY_TASKS) -> Count:
         """Return how many tasks match."""
-        fields = {"type": type, "state": state, "queue": queue, "run_id": run_id, "query": query}
-        return await self._read("worker/tasks/count", fields, decode_count)
+        return await self._read("worker/tasks/count", _fields(asked), decode_count)
 
     async def list_queues(self, *, queue: str = "") -> Queues:
         """Return the queues that have open work."""
@@ -236,6 +206,14 @@ class HttpTransport:
             line = Line(loop, self._root, self._headers)
             self._lines[id(loop)] = line
         return line
+
+
+def _fields(asked: RunsAsked | TasksAsked, cursor: str = "", limit: int | None = None) -> dict[str, str]:
+    """Return what is asked for as the fields of an address; what is empty or not asked is left out."""
+    fields = {"cursor": cursor, "limit": "" if limit is None else str(limit)}
+    for name, value in msgspec.structs.asdict(asked).items():
+        fields[name] = ("true" if value else "") if isinstance(value, bool) else value
+    return fields
 
 
 class HeldCall:

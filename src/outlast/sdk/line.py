@@ -41,7 +41,7 @@ class Lost(Exception):
     """The answer was lost, or the server could not be reached: send it again."""
 
 
-class Asked:
+class LineCall:
     """A request on the wire, and the future that will hold its reply; ``cancel_lost``: nobody hears of a lost one."""
 
     __slots__ = ("body", "cancel_lost", "future", "hold")
@@ -78,8 +78,8 @@ class Line:
     def __init__(self, loop: asyncio.AbstractEventLoop, root: str, headers: dict[str, str]) -> None:
         self.loop = loop
         self._root = root
-        self._calls: list[Asked] = []  # gathered in this turn of the loop
-        self._waits: list[Asked] = []  # those that may be held
+        self._calls: list[LineCall] = []  # gathered in this turn of the loop
+        self._waits: list[LineCall] = []  # those that may be held
         self._flushing = False
         self._sending: set[asyncio.Task[None]] = set()
         self.session = aiohttp.ClientSession(
@@ -100,7 +100,7 @@ class Line:
         """Send ``request`` with what else is sent in this turn of the loop; a reply that is lost raises Lost, or cancels."""
         future: asyncio.Future[Reply] = self.loop.create_future()
         gathered = self._waits if isinstance(request, AwaitTask | AwaitWorkflow) else self._calls
-        gathered.append(Asked(msgspec.Raw(body), future, cancel_lost=cancel_lost))
+        gathered.append(LineCall(msgspec.Raw(body), future, cancel_lost=cancel_lost))
         self._flush_soon()
         return future
 
@@ -143,7 +143,7 @@ class Line:
         task.add_done_callback(self._sending.discard)
         return task
 
-    async def _send(self, calls: "Sequence[Asked]") -> None:
+    async def _send(self, calls: "Sequence[LineCall]") -> None:
         calls = [asked for asked in calls if not asked.future.done()]
         try:
             if len(calls) == 1:
@@ -160,7 +160,7 @@ class Line:
         for asked, reply in zip(calls, replies, strict=True):
             asked.settle(reply)
 
-    async def _hold(self, waits: "Sequence[Asked]") -> None:
+    async def _hold(self, waits: "Sequence[LineCall]") -> None:
         """Have the replies to ``waits`` as they come; those that have none when the exchange ends are asked for again."""
         began = self.loop.time()
         try:
@@ -214,7 +214,7 @@ class _Hold:
 
     __slots__ = ("_given_up", "_left", "_sending")
 
-    def __init__(self, sending: "asyncio.Task[None]", waits: "Sequence[Asked]") -> None:
+    def __init__(self, sending: "asyncio.Task[None]", waits: "Sequence[LineCall]") -> None:
         self._sending = sending
         self._left = len(waits)
         self._given_up = False
@@ -229,9 +229,9 @@ class _Hold:
             self._sending.cancel()
 
 
-def _parts_of(gathered: "Sequence[Asked]") -> "list[list[Asked]]":
+def _parts_of(gathered: "Sequence[LineCall]") -> "list[list[LineCall]]":
     """Return ``gathered`` in parts that go in one body each, by number and size."""
-    parts: list[list[Asked]] = []
+    parts: list[list[LineCall]] = []
     room = 0
     for asked in gathered:
         length = len(memoryview(asked.body))
@@ -243,7 +243,7 @@ def _parts_of(gathered: "Sequence[Asked]") -> "list[list[Asked]]":
     return parts
 
 
-def _fail(calls: "Sequence[Asked]", error: Exception) -> None:
+def _fail(calls: "Sequence[LineCall]", error: Exception) -> None:
     for asked in calls:
         asked.fail(error)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from outlast.core.replies import TaskInfo, WorkflowInfo
-from outlast.protocol.transport import Count, Listing
+from outlast.protocol.transport import Count, Listing, RunsAsked, TasksAsked
 from outlast.sdk.client import Client
 
 PAGE: Final = 100  # entries that are fetched at a time
@@ -46,25 +46,25 @@ class Lists:
     def count_workflows(self, query: str, *, type: str, state: str) -> Count:
         """Return how many runs match."""
         client = self.connect()
-        work = client.transport.count_runs(query=query, type=type, status=state)
+        work = client.transport.count_runs(RunsAsked(query=query, type=type, status=state))
         return client.portal.run(work, instead="app.acount_workflows(…)")
 
     async def acount_workflows(self, query: str, *, type: str, state: str) -> Count:
         """Return how many runs match."""
         client = self.connect()
-        work = client.transport.count_runs(query=query, type=type, status=state)
+        work = client.transport.count_runs(RunsAsked(query=query, type=type, status=state))
         return await client.arun(work, instead="app.acount_workflows(…)")
 
     def count_tasks(self, query: str, *, type: str, state: str, queue: str) -> Count:
         """Return how many tasks match."""
         client = self.connect()
-        work = client.transport.count_tasks(query=query, type=type, state=state, queue=queue)
+        work = client.transport.count_tasks(TasksAsked(query=query, type=type, state=state, queue=queue))
         return client.portal.run(work, instead="app.acount_tasks(…)")
 
     async def acount_tasks(self, query: str, *, type: str, state: str, queue: str) -> Count:
         """Return how many tasks match."""
         client = self.connect()
-        work = client.transport.count_tasks(query=query, type=type, state=state, queue=queue)
+        work = client.transport.count_tasks(TasksAsked(query=query, type=type, state=state, queue=queue))
         return await client.arun(work, instead="app.acount_tasks(…)")
 
     def _pages(self, fetch: Fetch, limit: int | None, instead: str) -> Iterator[Listing]:
@@ -90,13 +90,13 @@ class Lists:
 
 def _fetch_workflows(query: str, type: str, state: str) -> Fetch:
     return lambda client, cursor, limit: client.transport.list_runs(
-        query=query, type=type, status=state, cursor=cursor, limit=limit
+        RunsAsked(query=query, type=type, status=state), cursor=cursor, limit=limit
     )
 
 
 def _fetch_tasks(query: str, type: str, state: str, queue: str) -> Fetch:
     return lambda client, cursor, limit: client.transport.list_tasks(
-        query=query, type=type, state=state, queue=queue, cursor=cursor, limit=limit
+        TasksAsked(query=query, type=type, state=state, queue=queue), cursor=cursor, limit=limit
     )
 
 

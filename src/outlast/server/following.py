@@ -11,7 +11,18 @@ from outlast.core.admin import NamespaceInfo
 from outlast.core.errors import Unavailable
 from outlast.core.inputs import Request
 from outlast.core.replies import Reply
-from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, Queues, Transport
+from outlast.protocol.transport import (
+    ANY_RUNS,
+    ANY_TASKS,
+    Attempt,
+    Count,
+    HistoryPage,
+    Listing,
+    Queues,
+    RunsAsked,
+    TasksAsked,
+    Transport,
+)
 from outlast.sdk.http import HttpTransport
 from outlast.store.base import StoreError
 
@@ -73,54 +84,21 @@ class FollowingTransport:
         """Return how the leases of a task ended."""
         return await self._read(lambda way: way.read_attempts(task_id))
 
-    async def list_runs(
-        self,
-        *,
-        type: str = "",
-        status: str = "",
-        workflow_id: str = "",
-        query: str = "",
-        cursor: str = "",
-        limit: int = 50,
-    ) -> Listing:
+    async def list_runs(self, asked: RunsAsked = ANY_RUNS, *, cursor: str = "", limit: int = 50) -> Listing:
         """Return a page of runs, newest first."""
-        return await self._read(
-            lambda way: way.list_runs(
-                type=type, status=status, workflow_id=workflow_id, query=query, cursor=cursor, limit=limit
-            )
-        )
+        return await self._read(lambda way: way.list_runs(asked, cursor=cursor, limit=limit))
 
-    async def count_runs(self, *, type: str = "", status: str = "", workflow_id: str = "", query: str = "") -> Count:
+    async def count_runs(self, asked: RunsAsked = ANY_RUNS) -> Count:
         """Return how many runs match."""
-        return await self._read(
-            lambda way: way.count_runs(type=type, status=status, workflow_id=workflow_id, query=query)
-        )
+        return await self._read(lambda way: way.count_runs(asked))
 
-    async def list_tasks(
-        self,
-        *,
-        type: str = "",
-        state: str = "",
-        queue: str = "",
-        run_id: str = "",
-        query: str = "",
-        cursor: str = "",
-        limit: int = 50,
-    ) -> Listing:
+    async def list_tasks(self, asked: TasksAsked = ANY_TASKS, *, cursor: str = "", limit: int = 50) -> Listing:
         """Return a page of tasks, newest first."""
-        return await self._read(
-            lambda way: way.list_tasks(
-                type=type, state=state, queue=queue, run_id=run_id, query=query, cursor=cursor, limit=limit
-            )
-        )
+        return await self._read(lambda way: way.list_tasks(asked, cursor=cursor, limit=limit))
 
-    async def count_tasks(
-        self, *, type: str = "", state: str = "", queue: str = "", run_id: str = "", query: str = ""
-    ) -> Count:
+    async def count_tasks(self, asked: TasksAsked = ANY_TASKS) -> Count:
         """Return how many tasks match."""
-        return await self._read(
-            lambda way: way.count_tasks(type=type, state=state, queue=queue, run_id=run_id, query=query)
-        )
+        return await self._read(lambda way: way.count_tasks(asked))
 
     async def list_queues(self, *, queue: str = "") -> Queues:
         """Return the queues that have open work."""

@@ -9,7 +9,7 @@ import apsw
 from outlast.core.admin import NamespaceInfo
 from outlast.core.errors import NotFound
 from outlast.core.writes import AttemptRow, HistoryRow, Load, Page, RunRow, TaskRow
-from outlast.store.base import Found, RunFilter, StoreError, Tally, TaskFilter, Turns, Waiting
+from outlast.store.base import RunFilter, StoreError, Stretch, Tally, TaskFilter, Turns, Waiting
 from outlast.store.migrate import migrations_in
 from outlast.store.sqlite import listing, opening, reading
 from outlast.store.sqlite.connection import Connection
@@ -70,11 +70,11 @@ class ReadOnlyStore:
         """Return how the leases of a task ended."""
         return self._read(lambda connection: reading.read_attempts(connection, task_id))
 
-    async def list_runs(self, filter: RunFilter) -> Found[RunRow]:
+    async def list_runs(self, filter: RunFilter) -> Stretch[RunRow]:
         """Return runs, newest first."""
         return self._read(lambda connection: listing.list_runs(connection, filter))
 
-    async def list_tasks(self, filter: TaskFilter) -> Found[TaskRow]:
+    async def list_tasks(self, filter: TaskFilter) -> Stretch[TaskRow]:
         """Return tasks, newest first."""
         return self._read(lambda connection: listing.list_tasks(connection, filter))
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from outlast.core.errors import Refusal
 from outlast.server.settings import check_all
-from outlast.server.sources import Found, Sources
+from outlast.server.sources import SettingValue, Sources
 
 LOG: Final = logging.getLogger("outlast.settings")
 
@@ -70,7 +70,7 @@ class Reloader:
             LOG.info("settings_unchanged")
         return changes
 
-    def _change(self, before: Found, now: Found, sources: Sources) -> Changed:
+    def _change(self, before: SettingValue, now: SettingValue, sources: Sources) -> Changed:
         name = now.setting.name
         apply = self._apply.get(name) if now.setting.reloadable else None
         if apply is None:

@@ -49,7 +49,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SettingValue:
     """The text of a setting, and where it was said in words."""
 
     setting: Setting
@@ -89,24 +89,24 @@ class Sources:
     environ: Mapping[str, str]
     file: SettingsFile = NO_FILE
 
-    def find(self, name: str) -> Found:
+    def find(self, name: str) -> SettingValue:
         """Return the text of one setting and its origin. Raises Invalid for a secret's file that cannot be read."""
         setting = next(row for row in self.table if row.name == name)
         flag = self.flags.get(name)
         if flag:
-            return Found(setting, flag, f"flag {setting.flag}" if setting.flag else "flag")
+            return SettingValue(setting, flag, f"flag {setting.flag}" if setting.flag else "flag")
         if self.environ.get(setting.env):
-            return Found(setting, self.environ[setting.env], f"environment {setting.env}")
+            return SettingValue(setting, self.environ[setting.env], f"environment {setting.env}")
         if setting.secret and self.environ.get(f"{setting.env}_FILE"):
             variable = f"{setting.env}_FILE"
             path = self.environ[variable]
-            return Found(setting, _secret_in(path, variable), f"environment {variable}, file {path}")
+            return SettingValue(setting, _secret_in(path, variable), f"environment {variable}, file {path}")
         if name in self.file.values:
             text, place = self.file.values[name]
-            return Found(setting, text, place)
-        return Found(setting, setting.default, "default")
+            return SettingValue(setting, text, place)
+        return SettingValue(setting, setting.default, "default")
 
-    def all(self) -> list[Found]:
+    def all(self) -> list[SettingValue]:
         """Return every setting of the table, in its order."""
         return [self.find(setting.name) for setting in self.table]
 

@@ -29,7 +29,7 @@ class StoreError(Exception):
 
 
 @dataclass(slots=True, frozen=True)
-class Found(Generic[Row_co]):
+class Stretch(Generic[Row_co]):
     """Rows of a list in order, and the place that the list goes on behind; None when nothing is left.
 
     There may be fewer rows than were asked for, or none, and more behind ``next``: so far the list was looked through.
@@ -152,9 +152,9 @@ class Store(Protocol):
         """Return how the leases of a task ended, in order of (lease, late)."""
         ...
 
-    async def list_runs(self, filter: RunFilter) -> Found[RunRow]: ...
+    async def list_runs(self, filter: RunFilter) -> Stretch[RunRow]: ...
 
-    async def list_tasks(self, filter: TaskFilter) -> Found[TaskRow]: ...
+    async def list_tasks(self, filter: TaskFilter) -> Stretch[TaskRow]: ...
 
     async def count_runs(self, filter: RunFilter) -> Tally:
         """Return how many runs match among those that may be looked at; ``limit`` says nothing here."""

@@ -5,7 +5,7 @@ They are Structs, since those are made faster than dataclasses, and one is made 
 
 import msgspec
 
-from outlast.core.inputs import Asked
+from outlast.core.inputs import ShardRequest
 
 
 class TimerDue(msgspec.Struct, frozen=True, gc=False):
@@ -37,7 +37,7 @@ class Admitted(msgspec.Struct, frozen=True, gc=False):
     """An input with the context it came in by. Internal ones have no ticket. ``size``: its bytes on the wire."""
 
     ticket: object
-    input: Asked | Internal
+    input: ShardRequest | Internal
     namespace: str
     principal: str
     size: int = 0

@@ -107,7 +107,7 @@ class ShardCore:
     # --- in ----------------------------------------------------------------------------------------------------------
 
     def handle(
-        self, ticket: object, request: i.Asked, *, namespace: str, principal: str, now: int, size: int = 0
+        self, ticket: object, request: i.ShardRequest, *, namespace: str, principal: str, now: int, size: int = 0
     ) -> None:
         """Take a request; exactly one Answer with ``ticket`` comes out, then or later, unless ``forget`` is called.
 

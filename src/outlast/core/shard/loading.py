@@ -35,7 +35,7 @@ LEASES: Key = ("leases",)  # what polls wait for after a take-over
 
 
 @dataclass(slots=True)
-class Asked:
+class OpenLoad:
     """A load that is on its way."""
 
     load: Load
@@ -48,7 +48,7 @@ class Loading:
     """All loads of a shard."""
 
     next_id: int = 1
-    asked: dict[int, Asked] = field(default_factory=dict[int, Asked])
+    asked: dict[int, OpenLoad] = field(default_factory=dict[int, OpenLoad])
     lines: Lines = field(default_factory=Lines)
     reading: set[Key] = field(default_factory=set[Key])  # keys that were asked for, or are about to be
     wanted: dict[Key, None] = field(default_factory=dict[Key, None])  # keys to be read with the next load
@@ -114,7 +114,7 @@ def ask(shard: Shard, loading: Loading, load: Load, keys: list[Key] | None = Non
     """Have the shell read ``load``."""
     load_id = loading.next_id
     loading.next_id += 1
-    loading.asked[load_id] = Asked(load, shard.gate.committed, keys or [])
+    loading.asked[load_id] = OpenLoad(load, shard.gate.committed, keys or [])
     shard.outputs.append(Ask(load_id, load))
 
 

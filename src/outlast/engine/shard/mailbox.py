@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 from outlast.core import limits
 from outlast.core.inputs import (
     AnswerQueries,
-    Asked,
     AwaitTask,
     AwaitWorkflow,
     Begin,
@@ -17,6 +16,7 @@ from outlast.core.inputs import (
     EnqueueTasks,
     Heartbeat,
     ReturnTasks,
+    ShardRequest,
     StartWorkflows,
     StopWorker,
 )
@@ -36,7 +36,7 @@ class Letter(NamedTuple):
     """One input on its way to the core."""
 
     ticket: Ticket
-    request: Asked
+    request: ShardRequest
     namespace: str
     principal: str
     weight: int
@@ -64,7 +64,7 @@ class Mailbox:
     def __len__(self) -> int:
         return len(self._letters)
 
-    def put(self, ticket: Ticket, request: Asked, *, namespace: str, principal: str, size: int = 0) -> bool:
+    def put(self, ticket: Ticket, request: ShardRequest, *, namespace: str, principal: str, size: int = 0) -> bool:
         """Keep a letter of ``size`` bytes. Returns False, keeping nothing, when its lane is full."""
         weight = weight_of(request)
         lane = type(request) in RESERVED
@@ -83,7 +83,7 @@ class Mailbox:
         return letter
 
 
-def weight_of(request: Asked) -> int:
+def weight_of(request: ShardRequest) -> int:
     """Return how many entities ``request`` is about: what it costs to handle."""
     if type(request) in ONLY_READS:
         return 1  # most are

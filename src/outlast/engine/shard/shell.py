@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar, cast
 
 from outlast.core import limits
 from outlast.core.errors import InvariantBroken
-from outlast.core.inputs import Asked, Poll, ReturnTasks
+from outlast.core.inputs import Poll, ReturnTasks, ShardRequest
 from outlast.core.replies import Refused, Reply, Work
 from outlast.core.shard.config import ShardConfig
 from outlast.core.shard.core import ShardCore
@@ -139,7 +139,9 @@ class Shell:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def put(self, ticket: Ticket, request: Asked, *, namespace: str, principal: str, size: int = 0) -> Refused | None:
+    def put(
+        self, ticket: Ticket, request: ShardRequest, *, namespace: str, principal: str, size: int = 0
+    ) -> Refused | None:
         """Take ``request`` of ``size`` bytes in, or say why not. Its answer comes by ``release``."""
         if self._stopping:
             if isinstance(request, Poll):

@@ -1,7 +1,5 @@
 """Tasks over REST."""
 
-from typing import Any
-
 import msgspec
 
 from outlast.core import limits
@@ -29,6 +27,7 @@ from outlast.gateway.taken import (
 )
 from outlast.gateway.values import payloads, span
 from outlast.protocol.errors import refused
+from outlast.protocol.transport import TasksAsked
 
 
 async def enqueue(exchange: Exchange) -> Answer:
@@ -122,30 +121,30 @@ async def get(exchange: Exchange) -> Answer:
 async def list_(exchange: Exchange) -> Answer:
     """A page of tasks that stand alone, or of one run's with ``run_id``."""
     asked = exchange.asked(TasksQuery)
+    now = exchange.engine.clock.now()
     page = await exchange.engine.reader.list_tasks(
-        exchange.namespace, **_which(exchange, asked), cursor=asked.cursor, limit=asked.limit
+        exchange.namespace, _which(asked), cursor=asked.cursor, limit=asked.limit, now=now
     )
     return with_link(exchange, answer(task_page(page)), cursor=page.next)
 
 
 async def count(exchange: Exchange) -> Answer:
     """How many tasks match."""
-    asked = exchange.asked(TasksCountQuery)
-    found = await exchange.engine.reader.count_tasks(exchange.namespace, **_which(exchange, asked))
+    which = _which(exchange.asked(TasksCountQuery))
+    found = await exchange.engine.reader.count_tasks(exchange.namespace, which, now=exchange.engine.clock.now())
     return answer(count_out(found))
 
 
-def _which(exchange: Exchange, asked: TasksQuery | TasksCountQuery) -> dict[str, Any]:
+def _which(asked: TasksQuery | TasksCountQuery) -> TasksAsked:
     """Return which tasks are asked for, by the reader's names."""
-    return {
-        "type": asked.type,
-        "state": asked.state or "",
-        "queue": asked.queue,
-        "run_id": asked.run_id,
-        "standalone": not asked.run_id,
-        "query": asked.query,
-        "now": exchange.engine.clock.now(),
-    }
+    return TasksAsked(
+        type=asked.type,
+        state=asked.state or "",
+        queue=asked.queue,
+        run_id=asked.run_id,
+        standalone=not asked.run_id,
+        query=asked.query,
+    )
 
 
 async def attempts(exchange: Exchange) -> Answer:

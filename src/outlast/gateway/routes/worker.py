@@ -1,9 +1,7 @@
 """The worker protocol: the requests of ``core.inputs`` and their replies, and the reads of a Transport."""
 
 import asyncio
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from outlast.core.admin import CreateNamespace, DeleteNamespace, DescribeWorkers, UpdateNamespace
 from outlast.core.carriers import payloads_in
@@ -26,18 +24,15 @@ from outlast.core.replies import Refused, Reply, TaskInfo
 from outlast.gateway.auth import EVERY, LOCAL
 from outlast.gateway.exchange import Answer, Exchange
 from outlast.gateway.problems import status_of
-from outlast.gateway.reading import UNREADABLE, malformed, read_query
+from outlast.gateway.reading import UNREADABLE, malformed, read_list, read_query
 from outlast.gateway.taken import (
     WireAttempts,
     WireHistory,
     WireNothing,
     WireQueues,
-    WireRuns,
-    WireRunsCount,
-    WireTasks,
-    WireTasksCount,
 )
 from outlast.protocol.again import may_wait
+from outlast.protocol.transport import RunsAsked, TasksAsked
 from outlast.protocol.wire import CALLS_MAX, JSON, MSGPACK, decode_request, decode_requests, encode
 
 _OF_WORKERS: Final = (Poll, Begin, Heartbeat, CompleteTasks, ReturnTasks, CompleteWorkflowTasks, StopWorker)
@@ -111,29 +106,36 @@ async def attempts(exchange: Exchange) -> Answer:
 
 async def runs(exchange: Exchange) -> Answer:
     """A page of runs."""
-    return _read(exchange, await exchange.engine.reader.list_runs(exchange.namespace, **_asked(exchange, WireRuns)))
+    asked, page = read_list(exchange.query_string, RunsAsked)
+    reader, now = exchange.engine.reader, exchange.engine.clock.now()
+    return _read(
+        exchange,
+        await reader.list_runs(exchange.namespace, asked, cursor=page.cursor, limit=page.limit, now=now),
+    )
 
 
 async def count_runs(exchange: Exchange) -> Answer:
     """How many runs match."""
-    asked = _asked(exchange, WireRunsCount)
-    return _read(exchange, await exchange.engine.reader.count_runs(exchange.namespace, **asked))
+    asked = read_query(exchange.query_string, RunsAsked)
+    reader, now = exchange.engine.reader, exchange.engine.clock.now()
+    return _read(exchange, await reader.count_runs(exchange.namespace, asked, now=now))
 
 
 async def tasks(exchange: Exchange) -> Answer:
     """A page of tasks."""
-    return _read(exchange, await exchange.engine.reader.list_tasks(exchange.namespace, **_asked(exchange, WireTasks)))
+    asked, page = read_list(exchange.query_string, TasksAsked)
+    reader, now = exchange.engine.reader, exchange.engine.clock.now()
+    return _read(
+        exchange,
+        await reader.list_tasks(exchange.namespace, asked, cursor=page.cursor, limit=page.limit, now=now),
+    )
 
 
 async def count_tasks(exchange: Exchange) -> Answer:
     """How many tasks match."""
-    asked = _asked(exchange, WireTasksCount)
-    return _read(exchange, await exchange.engine.reader.count_tasks(exchange.namespace, **asked))
-
-
-def _asked(exchange: Exchange, shape: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return what is asked for, whose fields have the reader's names, and the instant that its query counts from."""
-    return {**msgspec.structs.asdict(read_query(exchange.query_string, shape)), "now": exchange.engine.clock.now()}
+    asked = read_query(exchange.query_string, TasksAsked)
+    reader, now = exchange.engine.reader, exchange.engine.clock.now()
+    return _read(exchange, await reader.count_tasks(exchange.namespace, asked, now=now))
 
 
 async def queues(exchange: Exchange) -> Answer:

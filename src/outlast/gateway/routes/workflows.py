@@ -1,7 +1,5 @@
 """Workflows over REST."""
 
-from typing import Any
-
 from outlast.core.errors import Conflict
 from outlast.core.inputs import (
     AwaitWorkflow,
@@ -35,6 +33,7 @@ from outlast.gateway.taken import (
 )
 from outlast.gateway.values import attributes_of, payloads, span, values_of
 from outlast.gateway.watching import event_stream, history_after
+from outlast.protocol.transport import RunsAsked
 
 
 async def start(exchange: Exchange) -> Answer:
@@ -76,28 +75,23 @@ async def get(exchange: Exchange) -> Answer:
 async def list_(exchange: Exchange) -> Answer:
     """A page of runs."""
     asked = exchange.asked(WorkflowsQuery)
+    now = exchange.engine.clock.now()
     page = await exchange.engine.reader.list_runs(
-        exchange.namespace, **_which(exchange, asked), cursor=asked.cursor, limit=asked.limit
+        exchange.namespace, _which(asked), cursor=asked.cursor, limit=asked.limit, now=now
     )
     return with_link(exchange, answer(workflow_page(page)), cursor=page.next)
 
 
 async def count(exchange: Exchange) -> Answer:
     """How many runs match."""
-    asked = exchange.asked(WorkflowsCountQuery)
-    found = await exchange.engine.reader.count_runs(exchange.namespace, **_which(exchange, asked))
+    which = _which(exchange.asked(WorkflowsCountQuery))
+    found = await exchange.engine.reader.count_runs(exchange.namespace, which, now=exchange.engine.clock.now())
     return answer(count_out(found))
 
 
-def _which(exchange: Exchange, asked: WorkflowsQuery | WorkflowsCountQuery) -> dict[str, Any]:
+def _which(asked: WorkflowsQuery | WorkflowsCountQuery) -> RunsAsked:
     """Return which runs are asked for, by the reader's names."""
-    return {
-        "type": asked.type,
-        "status": asked.status or "",
-        "workflow_id": asked.id,
-        "query": asked.query,
-        "now": exchange.engine.clock.now(),
-    }
+    return RunsAsked(type=asked.type, status=asked.status or "", workflow_id=asked.id, query=asked.query)
 
 
 async def history(exchange: Exchange) -> Answer:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from outlast.core import limits
 from outlast.core.writes import AttemptRow, HistoryRow, RunRow, TaskRow
 from outlast.query.evaluate import matches
-from outlast.store.base import Found, Place, RunFilter, Tally, TaskFilter, Turns, Waiting
+from outlast.store.base import Place, RunFilter, Stretch, Tally, TaskFilter, Turns, Waiting
 from outlast.store.memory.keys import SortedKeys
 from outlast.store.memory.tables import Tables
 from outlast.store.references import digests_in
@@ -41,13 +41,13 @@ def read_attempts(tables: Tables, task_id: str) -> list[AttemptRow]:
     return [copy(rows[key]) for key in sorted(rows)]
 
 
-def list_runs(tables: Tables, wanted: RunFilter) -> Found[RunRow]:
+def list_runs(tables: Tables, wanted: RunFilter) -> Stretch[RunRow]:
     """Return runs that match, newest first."""
     walk = _Walk(tables.runs_by_start.get(wanted.namespace), wanted.before, wanted.scan)
     return walk.rows(lambda run_id: _run(tables, wanted, run_id), wanted.limit)
 
 
-def list_tasks(tables: Tables, wanted: TaskFilter) -> Found[TaskRow]:
+def list_tasks(tables: Tables, wanted: TaskFilter) -> Stretch[TaskRow]:
     """Return tasks that match, newest first."""
     walk = _Walk(tables.tasks_by_enqueue.get(wanted.namespace), wanted.before, wanted.scan)
     return walk.rows(lambda task_id: _task(tables, wanted, task_id), wanted.limit)
@@ -115,17 +115,17 @@ class _Walk:
                 return
         self.next = None
 
-    def rows(self, row_of: Callable[[str], _R | None], limit: int) -> Found[_R]:
+    def rows(self, row_of: Callable[[str], _R | None], limit: int) -> Stretch[_R]:
         """Return up to ``limit`` of the rows that are wanted."""
         found: list[_R] = []
         if limit <= 0:
-            return Found(found, None)
+            return Stretch(found, None)
         for id_ in self:
             if (row := row_of(id_)) is not None:
                 found.append(copy(row))
                 if len(found) == limit:
                     break
-        return Found(found, self.next)
+        return Stretch(found, self.next)
 
 
 def _run(tables: Tables, wanted: RunFilter, run_id: str) -> RunRow | None:

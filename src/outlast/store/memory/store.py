@@ -8,7 +8,7 @@ from outlast.core.admin import NamespaceInfo
 from outlast.core.errors import InvariantBroken
 from outlast.core.units import Fence
 from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, HistoryRow, Load, Page, RunRow, TaskRow
-from outlast.store.base import Found, RunFilter, StoreError, Tally, TaskFilter, Turns, Waiting
+from outlast.store.base import RunFilter, StoreError, Stretch, Tally, TaskFilter, Turns, Waiting
 from outlast.store.memory import reading
 from outlast.store.memory.tables import Tables
 
@@ -64,11 +64,11 @@ class MemoryStore:
         """Return how the leases of a task ended."""
         return reading.read_attempts(self._tables(), task_id)
 
-    async def list_runs(self, filter: RunFilter) -> Found[RunRow]:
+    async def list_runs(self, filter: RunFilter) -> Stretch[RunRow]:
         """Return runs, newest first."""
         return reading.list_runs(self._tables(), filter)
 
-    async def list_tasks(self, filter: TaskFilter) -> Found[TaskRow]:
+    async def list_tasks(self, filter: TaskFilter) -> Stretch[TaskRow]:
         """Return tasks, newest first."""
         return reading.list_tasks(self._tables(), filter)
 

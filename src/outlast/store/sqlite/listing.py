@@ -12,7 +12,7 @@ import msgspec
 from outlast.core.replies import TaskState
 from outlast.core.writes import RunRow, TaskRow
 from outlast.query.predicate import Compare, Kind, Operator, Predicate, conjuncts, equals
-from outlast.store.base import Found, Place, RunFilter, Tally, TaskFilter
+from outlast.store.base import Place, RunFilter, Stretch, Tally, TaskFilter
 from outlast.store.sqlite import queries
 from outlast.store.sqlite.conditions import condition, stored
 from outlast.store.sqlite.connection import Connection
@@ -84,20 +84,20 @@ class Walk:
         return Tally(rows[0][0], end)
 
 
-def list_runs(connection: Connection, wanted: RunFilter) -> Found[RunRow]:
+def list_runs(connection: Connection, wanted: RunFilter) -> Stretch[RunRow]:
     """Return runs that match, newest first."""
     if wanted.limit <= 0:
-        return Found([], None)
+        return Stretch([], None)
     rows, end = _runs(wanted).rows(connection, RUN, limit=wanted.limit, scan=wanted.scan)
-    return Found(msgspec.convert(rows, list[RunRow]), end)
+    return Stretch(msgspec.convert(rows, list[RunRow]), end)
 
 
-def list_tasks(connection: Connection, wanted: TaskFilter) -> Found[TaskRow]:
+def list_tasks(connection: Connection, wanted: TaskFilter) -> Stretch[TaskRow]:
     """Return tasks that match, newest first."""
     if wanted.limit <= 0:
-        return Found([], None)
+        return Stretch([], None)
     rows, end = _tasks(wanted).rows(connection, TASK, limit=wanted.limit, scan=wanted.scan)
-    return Found(msgspec.convert(rows, list[TaskRow]), end)
+    return Stretch(msgspec.convert(rows, list[TaskRow]), end)
 
 
 def count_runs(connection: Connection, wanted: RunFilter) -> Tally:

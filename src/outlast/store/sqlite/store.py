@@ -18,7 +18,7 @@ import apsw
 from outlast.core.admin import NamespaceInfo
 from outlast.core.units import SECOND, Fence
 from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, HistoryRow, Load, Page, RunRow, TaskRow
-from outlast.store.base import Found, RunFilter, StoreError, Tally, TaskFilter, Turns, Waiting
+from outlast.store.base import RunFilter, StoreError, Stretch, Tally, TaskFilter, Turns, Waiting
 from outlast.store.migrate import migrate, migrations_in
 from outlast.store.sqlite import listing, opening, queries, reading, references, writing
 from outlast.store.sqlite.checkpointer import Checkpointer
@@ -155,11 +155,11 @@ class SqliteStore:
         """Return how the leases of a task ended."""
         return await self._read(lambda connection: reading.read_attempts(connection, task_id))
 
-    async def list_runs(self, filter: RunFilter) -> Found[RunRow]:
+    async def list_runs(self, filter: RunFilter) -> Stretch[RunRow]:
         """Return runs, newest first."""
         return await self._read(lambda connection: listing.list_runs(connection, filter))
 
-    async def list_tasks(self, filter: TaskFilter) -> Found[TaskRow]:
+    async def list_tasks(self, filter: TaskFilter) -> Stretch[TaskRow]:
         """Return tasks, newest first."""
         return await self._read(lambda connection: listing.list_tasks(connection, filter))
 
