@@ -8,7 +8,6 @@ from typing import Final
 
 from outlast.cli import exits
 from outlast.cli.arguments import Arguments
-from outlast.cli.filters import RunsAsked, TasksAsked
 from outlast.cli.given import sources
 from outlast.cli.printing import colours, json_line, mode_of, paint, put
 from outlast.cli.reach import Look, reached
@@ -19,6 +18,7 @@ from outlast.core.admin import DescribeWorkers, WorkersInfo
 from outlast.core.errors import NotFound, Refusal
 from outlast.core.replies import TaskInfo, WorkflowInfo
 from outlast.core.units import MINUTE, SECOND
+from outlast.protocol.transport import RunsAsked, TasksAsked
 from outlast.server.checkup import Finding, Level, check_python, check_settings, check_store
 from outlast.server.settings import check_all
 from outlast.server.sources import Sources
