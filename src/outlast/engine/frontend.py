@@ -30,9 +30,10 @@ from outlast.engine.blobs import fetched, has_big, has_blobs, put_away
 from outlast.engine.namespaces import Namespaces
 from outlast.engine.ports import Clock, Entropy, NobodyWatches, Observer
 from outlast.engine.reading import Reader
+from outlast.engine.rounds import Rounds
 from outlast.engine.shard.mailbox import Letter
 from outlast.engine.shard.shell import Shell, inline
-from outlast.engine.sweeping import Sweeper
+from outlast.engine.sweeping import SWEEP_EVERY, Sweeper
 from outlast.engine.ticket import FutureTicket, Ticket
 from outlast.engine.watches import Watches
 from outlast.protocol.errors import refused
@@ -42,19 +43,23 @@ from outlast.store.base import BlobStore, Store, StoreError
 LOG: Final = logging.getLogger("outlast.engine")
 
 FORGET_EVERY: Final = 600.0  # seconds between looks for dedup periods that are over
-SWEEP_FIRST: Final = 3600.0  # seconds after the start: programs that end soon leave it to those that stay
-SWEEP_EVERY: Final = 24 * 3600.0  # it reads every row when there is an old blob
+BLOBS_FIRST: Final = 3600.0  # seconds after the start: programs that end soon leave it to those that stay
+BLOBS_EVERY: Final = 24 * 3600.0  # it reads every row when there is an old blob
 
 _CARRIES_PAYLOADS: Final = (Work, QueryAnswered, WorkflowInfo, WorkflowOutcome, TaskInfo, TaskOutcomeReply)
 
 
 @dataclass(slots=True, frozen=True)
 class Health:
-    """Whether the engine takes requests, and if not, why."""
+    """Whether the engine takes requests and gets on with its work, and if not, why.
+
+    ``checks`` has each part that was looked at with what is wrong with it, "" for nothing.
+    """
 
     ready: bool
     code: str = ""
     fact: str = ""
+    checks: tuple[tuple[str, str], ...] = ()
 
 
 class Engine:
@@ -96,6 +101,13 @@ class Engine:
             committed=self.watches.committed,
         )
         self._sweeper = Sweeper(store, self.namespaces, clock, self._ask, kept_min=self._config.idempotency_window)
+        self._sweeps = Rounds("sweep", self._sweeper.sweep, every=SWEEP_EVERY)
+        self._sweeper.beat = self._sweeps.beat
+        self.rounds = (
+            self._sweeps,
+            Rounds("keys", self._forget_old, every=FORGET_EVERY, first=0.0),
+            Rounds("blobs", self._sweep_old_blobs, every=BLOBS_EVERY, first=BLOBS_FIRST),
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.stopped = False
@@ -115,9 +127,8 @@ class Engine:
             await self._store.close()
             raise
         Tuned.begin()
-        self._spawn(self._forget_old(), "forget-dedup")
-        self._spawn(self._sweep_blobs(), "sweep-blobs")
-        self._spawn(self._sweeper.run(), "sweep")
+        for each in self.rounds:
+            self._spawn(each.run(), each.name)
 
     async def stop(self) -> None:
         """Take nothing new, commit what is gathered, answer everyone, give the shard back, close the store."""
@@ -141,15 +152,20 @@ class Engine:
         return self._loop
 
     def health(self) -> Health:
-        """Return whether requests are taken now, and the reason when they are not."""
+        """Return whether requests are taken now and all that runs beside them gets on, and the reason when not."""
+        code, shard = self._shell_health()
+        checks = (("shard", shard), *((each.name, each.overdue()) for each in self.rounds))
+        fact = next((fact for _, fact in checks if fact), "")
+        return Health(ready=not fact, code=code or ("unavailable" if fact else ""), fact=fact, checks=checks)
+
+    def _shell_health(self) -> tuple[str, str]:
         trouble = self._shell.trouble
         if self._shell.serving and not trouble.code:
-            return Health(ready=True)
+            late = self._shell.overdue()
+            return ("unavailable" if late else "", late)
         if self.stopped:
-            return Health(ready=False, code="unavailable", fact="The engine is stopping.")
-        return Health(
-            ready=False, code=trouble.code or "unavailable", fact=trouble.fact or "The shard is being loaded."
-        )
+            return "unavailable", "The engine is stopping."
+        return trouble.code or "unavailable", trouble.fact or "The shard is being loaded."
 
     def knows(self, namespace: str) -> bool:
         """Say whether there is such a namespace."""
@@ -268,7 +284,7 @@ class Engine:
         elif type(reply) is NamespaceInfo:
             self.namespaces.note(reply)
             if reply.state is NamespaceState.DELETING:
-                self._sweeper.call()
+                self._sweeps.call()
         elif type(reply) is Forgotten and letter is not None and isinstance(letter.request, DropNamespace):
             # Here, and not where the sweeper reads its answer: one of the same name may be made by the same commit.
             self.namespaces.gone(letter.request.name)
@@ -320,28 +336,14 @@ class Engine:
     # --- odds ---------------------------------------------------------------------------------------------------------
 
     async def _forget_old(self) -> None:
-        """Drop dedup periods that are over, now and then. What fails is tried again at the next look."""
-        while True:
-            try:
-                period = self.clock.now() // self._config.idempotency_window
-                await self._store.forget_dedup(before_period=period)
-            except Exception:
-                LOG.exception("old request ids were not dropped")
-            await asyncio.sleep(FORGET_EVERY)
+        """Drop dedup periods that are over."""
+        await self._store.forget_dedup(before_period=self.clock.now() // self._config.idempotency_window)
 
-    async def _sweep_blobs(self) -> None:
-        """Remove, once a day, data that was kept for requests which were refused, or that nothing refers to any more."""
-        pause = SWEEP_FIRST
-        while True:
-            await asyncio.sleep(pause)
-            pause = SWEEP_EVERY
-            try:
-                removed = await self.sweep_blobs()
-            except Exception:
-                LOG.exception("the folder of payloads was not swept")
-                continue
-            if removed:
-                LOG.info("swept %d payloads that nothing refers to", removed)
+    async def _sweep_old_blobs(self) -> None:
+        """Remove data that was kept for requests which were refused, or that nothing refers to any more."""
+        removed = await self.sweep_blobs()
+        if removed:
+            LOG.info("swept %d payloads that nothing refers to", removed)
 
     async def sweep_blobs(self) -> int:
         """Remove data that is older than a day and that no row refers to; return how many. Raises StoreError."""

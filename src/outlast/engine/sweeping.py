@@ -7,7 +7,7 @@ reason, the next round begins anew: what is gone is not found again.
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from outlast.core import limits
@@ -48,22 +48,8 @@ class Sweeper:
     clock: Clock
     ask: Callable[[ShardRequest, str], Awaitable[Reply]]
     kept_min: int = 0
-    _called: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def run(self) -> None:
-        """Sweep now and then, and soon when called."""
-        while True:
-            try:
-                async with asyncio.timeout(SWEEP_EVERY):
-                    await self._called.wait()
-            except TimeoutError:
-                pass  # it is time all the same
-            self._called.clear()
-            await self.sweep()
-
-    def call(self) -> None:
-        """Have the next round begin soon."""
-        self._called.set()
+    beat: Callable[[], None] = lambda: None
+    """Is called whenever a sweep has got on: a long one is no hanging one."""
 
     async def sweep(self) -> None:
         """Do one round. What fails in one namespace is logged, and keeps nothing in the others."""
@@ -97,6 +83,7 @@ class Sweeper:
         ))  # fmt: skip
         wanted = RunFilter(namespace=namespace, where=runs, limit=limits.SWEEP_RUNS)
         async for rows in stretches(self.store.list_runs, wanted):
+            self.beat()
             if rows:
                 await self._forget_runs(namespace, [row.run_id for row in rows], before)
 
@@ -118,6 +105,7 @@ class Sweeper:
 
     async def _forget(self, request: Forget, namespace: str) -> None:
         reply = await self.ask(request, namespace)
+        self.beat()
         if not isinstance(reply, Forgotten):
             raise NotSwept(reply.fact if isinstance(reply, Refused) else str(reply))
 
@@ -126,6 +114,7 @@ class Sweeper:
         name = info.name
         open_runs = RunFilter(namespace=name, status=RunStatus.RUNNING, limit=limits.SWEEP_RUNS)
         async for runs in stretches(self.store.list_runs, open_runs):
+            self.beat()
             for run in runs:
                 await self.ask(
                     TerminateWorkflow(
@@ -135,6 +124,7 @@ class Sweeper:
                 )
         open_tasks = TaskFilter(namespace=name, where=Not(Exists(TASK_FIELDS["closed"])), limit=limits.SWEEP_TASKS)
         async for tasks in stretches(self.store.list_tasks, open_tasks):
+            self.beat()
             for task in tasks:
                 await self.ask(CancelTask(task_id=task.task_id, reason=REASON), name)
         await self.forget(name, now + 1)

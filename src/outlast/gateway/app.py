@@ -144,7 +144,8 @@ class Gateway:
             ("outlast_ready", "1 while requests are taken.", float(self._engine.health().ready)),
             ("outlast_streams_open", "Event streams that are read.", float(self._streams.open)),
         )
-        return Answer(200, exposition(self._meter, gauges), CONTENT_TYPE)
+        rounds = [(each.name, each.age()) for each in self._engine.rounds]
+        return Answer(200, exposition(self._meter, gauges, rounds), CONTENT_TYPE)
 
     async def _route(
         self, scope: Scope, headers: Mapping[str, str], receive: Receive, request_id: str

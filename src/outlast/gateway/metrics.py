@@ -75,15 +75,24 @@ class Meter:
         self.claims += 1
 
 
-def exposition(meter: Meter, gauges: Iterable[tuple[str, str, float]]) -> bytes:
-    """Return everything as Prometheus text. ``gauges`` are (name, what it says, value) of this moment."""
+def exposition(meter: Meter, gauges: Iterable[tuple[str, str, float]], rounds: Iterable[tuple[str, float]]) -> bytes:
+    """Return everything as Prometheus text. ``gauges`` are (name, what it says, value) of this moment, ``rounds`` the
+    rounds of the engine with the seconds since each got on.
+    """
     from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415 - only who is scraped needs it
+    from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415 - as above
 
-    now = list(gauges)
+    now, ages = list(gauges), list(rounds)
 
     class Collector:
         def collect(self) -> Iterable[Any]:
             yield from _families(meter, now)
+            age = GaugeMetricFamily(
+                "outlast_round_age_seconds", "Since a round of the engine got on.", labels=["round"]
+            )
+            for name, seconds in ages:
+                age.add_metric([name], seconds)
+            yield age
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collector())  # pyright: ignore[reportArgumentType] - it has what is called

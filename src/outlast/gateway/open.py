@@ -67,7 +67,7 @@ class OpenDoor:
     def _ready(self, *, is_verbose: bool) -> Answer:
         health = self._engine.health()
         self._was_ready |= health.ready
-        checks = [{"name": "shard", "ok": health.ready, "says": health.fact or "requests are taken"}]
+        checks = [{"name": name, "ok": not fact, "says": fact or "it gets on"} for name, fact in health.checks]
         if health.ready:
             return _status(200, {"status": "ready", **({"checks": checks} if is_verbose else {})})
         reply = Refused(code=health.code, fact=health.fact, retryable=True)

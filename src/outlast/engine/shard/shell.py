@@ -33,6 +33,8 @@ CLAIM_PAUSE_MAX: Final = 5.0
 REOPEN_AFTER: Final = 2  # claims that failed in a row
 LOG_EVERY: Final = 30.0  # seconds between lines about the same trouble
 ALARM_SLACK: Final = 100_000  # nanoseconds: an alarm that rings early would ring twice
+COMMIT_SLOW: Final = 10.0  # seconds after which a commit in flight is held to hang
+ALARM_LATE: Final = 5.0  # seconds after which what is due and was not looked at is held to be forgotten
 STOP_GRACE: Final = 10.0  # seconds that a clean stop gives the last commits
 
 Result = TypeVar("Result")
@@ -93,6 +95,7 @@ class Shell:
         self._stopping = False
         self._quiet: asyncio.Future[None] | None = None
         self._committing: Batch | None = None
+        self._commit_began = 0.0
         self._fence: Fence | None = None
         self._last_fault = ""
         self._last_fault_at = float("-inf")
@@ -136,6 +139,19 @@ class Shell:
     def serving(self) -> bool:
         """Whether requests are taken."""
         return self._core is not None and not self._stopping
+
+    def overdue(self) -> str:
+        """Return a sentence when a shard that is served does not get on, "" when all is well."""
+        if self._committing is not None:
+            waited = monotonic() - self._commit_began
+            if waited > COMMIT_SLOW:
+                return f"A commit has not come back from the store for {waited:.0f} s."
+        due = self._core.next_wakeup() if self._core is not None else None
+        late = (self._clock.now() - due) / 1e9 if due is not None else 0.0
+        if late > ALARM_LATE:
+            self._wake()
+            return f"What was due {late:.0f} s ago has not been looked at."
+        return ""
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -289,10 +305,10 @@ class Shell:
         if batch is None or self._core is not core:
             return
         self._committing = batch
+        self._commit_began = monotonic()
         self._spawn(self._commit(core, batch), f"commit-{batch.number}")
 
     async def _commit(self, core: ShardCore, batch: Batch) -> None:
-        began = monotonic()
         outcome = CommitOutcome.UNKNOWN
         try:
             outcome = await self._store.commit(batch)
@@ -303,7 +319,7 @@ class Shell:
             self._committing = None
             if outcome is CommitOutcome.DONE:
                 self._committed(batch)
-            self._observer.on_commit(outcome, rows=batch.rows(), seconds=monotonic() - began)
+            self._observer.on_commit(outcome, rows=batch.rows(), seconds=monotonic() - self._commit_began)
             if self._core is core:
                 self._on_commit(core, batch.number, outcome)
             else:

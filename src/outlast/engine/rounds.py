@@ -1,0 +1,78 @@
+"""What an engine does now and then beside requests: rounds that are watched, and begun anew when one fails or hangs."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Final
+
+LOG: Final = logging.getLogger("outlast.engine")
+
+PERIODS: Final = 3  # without a sign of life for so many periods, a round is held to hang
+
+
+@dataclass(slots=True)
+class Rounds:
+    """Rounds of ``work``, each begun ``every`` seconds after the last one ended, or soon when called.
+
+    A long round says that it is alive by ``beat``. One that has not for PERIODS periods is cut off and begun anew.
+    """
+
+    name: str
+    work: Callable[[], Awaitable[None]]
+    every: float
+    first: float | None = None
+    alive_at: float = field(default_factory=monotonic)
+    _called: asyncio.Event = field(default_factory=asyncio.Event)
+    _bound: asyncio.Timeout | None = None
+
+    async def run(self) -> None:
+        """Go round until cancelled."""
+        pause = self.every if self.first is None else self.first
+        self.alive_at = monotonic() + pause - self.every
+        while True:
+            await self._rest(pause)
+            pause = self.every
+            try:
+                async with asyncio.timeout(PERIODS * self.every) as self._bound:
+                    await self.work()
+            except TimeoutError:
+                LOG.error("the round %s hung for %g s and is begun anew", self.name, PERIODS * self.every)  # noqa: TRY400
+            except Exception:
+                LOG.exception("the round %s failed and is begun anew in %g s", self.name, pause)
+            else:
+                self.alive_at = monotonic()
+            finally:
+                self._bound = None
+
+    def call(self) -> None:
+        """Have the next round begin soon."""
+        self._called.set()
+
+    def beat(self) -> None:
+        """Take note that the round that runs gets on."""
+        self.alive_at = monotonic()
+        if self._bound is not None:
+            self._bound.reschedule(asyncio.get_running_loop().time() + PERIODS * self.every)
+
+    def age(self) -> float:
+        """Return how many seconds ago it last showed that it is alive."""
+        return max(0.0, monotonic() - self.alive_at)
+
+    def overdue(self) -> str:
+        """Return a sentence when it shows no life, "" when all is well."""
+        age = self.age()
+        if age <= PERIODS * self.every:
+            return ""
+        return (
+            f"The round {self.name} of the engine has not got on for {age:.0f} s; it is begun every {self.every:g} s."
+        )
+
+    async def _rest(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._called.wait()
+        except TimeoutError:
+            pass  # it is time all the same
+        self._called.clear()
