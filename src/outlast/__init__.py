@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from outlast.sdk.handle import Handle, TaskHandle, WorkflowHandle
     from outlast.sdk.misuse import Misuse
     from outlast.sdk.options import Retry
+    from outlast.sdk.recorded import HistoryEvent
     from outlast.sdk.signals import Signal
     from outlast.sdk.task import Task, task
     from outlast.sdk.workflows import Workflow
@@ -23,6 +24,7 @@ _HOMES: Final[dict[str, str]] = {
     "Encrypt": "outlast.protocol.codecs",
     "Fatal": "outlast.sdk.errors",
     "Handle": "outlast.sdk.handle",
+    "HistoryEvent": "outlast.sdk.recorded",
     "KeyRing": "outlast.protocol.codecs",
     "Misuse": "outlast.sdk.misuse",
     "Retry": "outlast.sdk.options",
@@ -45,6 +47,7 @@ __all__ = [
     "Encrypt",
     "Fatal",
     "Handle",
+    "HistoryEvent",
     "KeyRing",
     "Misuse",
     "Retry",

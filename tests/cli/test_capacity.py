@@ -21,6 +21,18 @@ def test_queues_are_listed_with_what_waits_in_them(kept: Path, outlast: Command)
     assert named == "images\n"
 
 
+def test_a_queue_is_shown_by_its_name_also_when_it_is_empty(kept: Path, outlast: Command) -> None:
+    code, out, _ = outlast("queue", "show", "images", "--json")
+    _, told, _ = outlast("queue", "show", "images")
+    _, empty, _ = outlast("queue", "show", "nothing", "--json")
+
+    assert code == 0
+    assert (rows(out)[0]["name"], rows(out)[0]["ready"]) == ("images", 1)
+    assert told.startswith("images\n")
+    assert "resize 1" in told
+    assert (rows(empty)[0]["name"], rows(empty)[0]["ready"]) == ("nothing", 0)
+
+
 def test_who_polls_is_known_to_an_engine_only(kept: Path, outlast: Command) -> None:
     code, _, err = outlast("worker", "list")
 

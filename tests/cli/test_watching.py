@@ -69,20 +69,45 @@ def test_a_watch_and_a_follow_end_with_the_code_of_the_run(kept: Path) -> None:
             name="watch",
         )
         follow = Program(kept, "-m", "outlast.cli", "workflow", "history", "order-1", "--follow", *where, name="follow")
+        news = Program(kept, "-m", "outlast.cli", "watch", "order-1", *where, name="news")
         try:
             watch.until_said('"running"')
             follow.until_said("WorkflowExecutionSignaled")
+            news.until_said("WorkflowExecutionSignaled")
             ended = command(kept, "workflow", "terminate", "order-1", "--server", address)
-            codes = (watch.process.wait(timeout=20), follow.process.wait(timeout=20))
+            codes = tuple(one.process.wait(timeout=20) for one in (watch, follow, news))
         finally:
-            watch.kill()
-            follow.kill()
+            for one in (watch, follow, news):
+                one.kill()
 
     assert ended.returncode == 0, ended.stderr
-    assert codes == (1, 1)
+    assert codes == (1, 1, 1)
     assert rows(watch.out.read_text())[-1]["workflow"]["status"] == "terminated"
     ids = [row["event_id"] for row in rows(follow.out.read_text())]
     assert ids == list(range(1, len(ids) + 1))
+    assert [row["event"]["event_id"] for row in rows(news.out.read_text())] == ids
+
+
+def test_what_has_ended_is_shown_once_and_gives_its_code(kept: Path, outlast: Command) -> None:
+    outlast("workflow", "terminate", "order-1")
+
+    code, out, _ = outlast("watch", "order-1")
+    _, news, _ = outlast("watch", "order-1", "--json")
+
+    assert code == 1
+    assert out.startswith("order-1  order  terminated")
+    assert rows(news)[-1]["event"]["kind"] == "WorkflowExecutionTerminated"
+
+
+def test_a_task_is_watched_by_its_id_too(kept: Path, outlast: Command) -> None:
+    _, listed, _ = outlast("task", "list", "--queue", "images", "-o", "id")
+    task_id = listed.split()[0]
+    outlast("task", "cancel", task_id)
+
+    code, out, _ = outlast("watch", task_id, "--json")
+
+    assert code == 1
+    assert [row["task"]["state"] for row in rows(out)] == ["canceled"]
 
 
 @pytest.mark.parametrize(("typed", "code"), [("2\n", 0), ("yes\n", 2)], ids=["the number", "something else"])

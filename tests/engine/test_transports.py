@@ -23,6 +23,7 @@ from outlast.core.inputs import (
     EnqueueTasks,
     StartWorkflows,
     TaskSucceeded,
+    TerminateWorkflow,
     WorkflowTaskDone,
 )
 from outlast.core.replies import (
@@ -299,6 +300,25 @@ def test_a_full_store_is_told_at_once(kind: str) -> None:
 
             with pytest.raises(StoreFull):
                 await transport.call(a_task(), timeout=10)
+
+    run(work)
+
+
+def test_a_held_read_gives_the_next_event_or_that_there_is_none(kind: str) -> None:
+    async def work() -> None:
+        async with reached(kind) as (_, transport):
+            await transport.call(a_start("o-1"))
+
+            held = asyncio.create_task(transport.read_history("o-1", "", first_event_id=2, wait=10))
+            await transport.call(a_signal("o-1"))
+            page = await held
+            empty = await transport.read_history("o-1", "", first_event_id=3, wait=0.02)
+            await transport.call(TerminateWorkflow(workflow_id="o-1", request_id=new_id()))
+            closed = await transport.read_history("o-1", "", first_event_id=4, wait=10)
+
+            assert [type(event).__name__ for _, event in page.events] == ["WorkflowExecutionSignaled"]
+            assert (page.closed, empty.events, empty.closed) == (False, (), False)
+            assert (closed.events, closed.closed) == ((), True)
 
     run(work)
 

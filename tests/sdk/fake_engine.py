@@ -118,7 +118,9 @@ class FakeEngine:
             raise exception_of(reply)
         return reply
 
-    async def read_history(self, workflow_id: str, run_id: str, *, first_event_id: int = 1) -> HistoryPage:
+    async def read_history(
+        self, workflow_id: str, run_id: str, *, first_event_id: int = 1, wait: float = 0.0
+    ) -> HistoryPage:
         history = self.runs[run_id].history
         size = self.history_in_pages or len(history)
         page = tuple(history[first_event_id - 1 : first_event_id - 1 + size])

@@ -3,11 +3,27 @@
 Each line that ends in ``# wrong`` must be an error under both; every other line must not be one.
 """
 
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any, assert_type
 
-from outlast import App, Handle, Retry, Signal, Task, TaskContext, TaskHandle, Workflow, WorkflowHandle, task, workflow
+from outlast import (
+    App,
+    Handle,
+    HistoryEvent,
+    Retry,
+    Signal,
+    Task,
+    TaskContext,
+    TaskHandle,
+    Workflow,
+    WorkflowHandle,
+    task,
+    workflow,
+)
+from outlast.core.admin import NamespaceInfo, WorkersInfo
+from outlast.core.replies import TaskInfo, WorkflowInfo
+from outlast.protocol.transport import Attempt, Count, QueueInfo
 
 app = App("memory:")
 
@@ -189,3 +205,25 @@ def starts_wrongly(order: Order) -> None:
     order_flow.using(if_open="ignore")  # wrong
     order_flow.start(order).signal(approve, "ann")  # wrong
     order_flow.start(order).signal("approve", Approval(by="ann"))  # wrong
+
+
+async def looks(order: Order) -> None:
+    assert_type(app.workflows.list("state = failed", limit=5), Iterator[WorkflowInfo])
+    assert_type(app.workflows.alist(type="order", state="failed"), AsyncIterator[WorkflowInfo])
+    assert_type(app.tasks.list(queue="images", standalone=True), Iterator[TaskInfo])
+    assert_type(app.tasks.alist(run_id="r"), AsyncIterator[TaskInfo])
+    assert_type(app.workflows.count(), Count)
+    assert_type(await app.tasks.acount("tag.plan = pro"), Count)
+    assert_type(order_flow.start(order).history(), Iterator[HistoryEvent])
+    assert_type(order_flow.start(order).awatch(first_event_id=3), AsyncIterator[HistoryEvent])
+    assert_type(charge.enqueue(order).attempts(), tuple[Attempt, ...])
+    assert_type(await app.queues.adescribe("images"), QueueInfo)
+    assert_type(app.workers.list(queue="images"), WorkersInfo)
+    assert_type(app.namespaces.create("shop", retention="7d", reason="new"), NamespaceInfo)
+    assert_type(await app.namespaces.aupdate("shop", starts_per_second=5, dry_run=True), NamespaceInfo)
+    app.workflows.list(status="failed")  # wrong
+    app.tasks.list("state = failed", 5)  # wrong
+    app.workers.list("images")  # wrong
+    app.namespaces.create("shop", retntion="7d")  # wrong
+    app.namespaces.delete("shop")  # wrong
+    charge.enqueue(order).history()  # wrong

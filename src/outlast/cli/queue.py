@@ -1,12 +1,12 @@
-"""``outlast queue list`` and ``outlast worker list``: how full, and who polls."""
+"""``outlast queue list | show`` and ``outlast worker list``: how full, and who polls."""
 
 import asyncio
 from typing import Final
 
 from outlast.cli.arguments import Arguments
-from outlast.cli.printing import mode_of, rows_text, table_text, talk
+from outlast.cli.printing import json_line, mode_of, rows_text, table_text, talk
 from outlast.cli.reach import reached
-from outlast.cli.text import ago
+from outlast.cli.text import ago, clean
 from outlast.cli.watching import STILL, Render, shown
 from outlast.core.admin import DescribeWorkers, WorkerInfo, WorkersInfo
 from outlast.core.errors import Unavailable
@@ -34,6 +34,34 @@ async def _list(arguments: Arguments) -> int:
         return await shown(arguments, once)
 
 
+def show(arguments: Arguments) -> int:
+    """Print one queue, also an empty one."""
+    return asyncio.run(_show(arguments))
+
+
+async def _show(arguments: Arguments) -> int:
+    async with reached(arguments) as look:
+
+        async def once() -> tuple[Render, int | None]:
+            found = await look.queues(arguments.name)
+            return lambda now: _shown(arguments, found.items[0], now), None
+
+        return await shown(arguments, once)
+
+
+def _shown(arguments: Arguments, info: QueueInfo, now: int) -> str:
+    if mode_of(arguments) == "json":
+        return json_line(queue_out(info))
+    cells = zip(QUEUE_HEADS[1:-1], _queue_row(info, now)[1:-1], strict=True)
+    lines = [clean(info.queue), *(f"  {head.lower():<10} {cell or 'none'}" for head, cell in cells)]
+    lines += [f"  {'of' if n == 0 else '':<10} {clean(text)}" for n, text in enumerate(_types_of(info))]
+    return "\n".join(lines) + "\n"
+
+
+def _types_of(info: QueueInfo) -> list[str]:
+    return [f"{one.type} {one.ready}{'+' if one.more else ''}" for one in info.types]
+
+
 def _queues_listed(arguments: Arguments, infos: tuple[QueueInfo, ...], now: int) -> str:
     if mode_of(arguments) != "table":
         return rows_text(arguments, [queue_out(info) for info in infos], (), lambda _: (), id="name")
@@ -41,10 +69,9 @@ def _queues_listed(arguments: Arguments, infos: tuple[QueueInfo, ...], now: int)
 
 
 def _queue_row(info: QueueInfo, now: int) -> tuple[str, ...]:
-    types = ", ".join(f"{one.type} {one.ready}{'+' if one.more else ''}" for one in info.types)
     counts = (info.ready, info.delayed, info.leased, info.held, info.uncertain, info.turns)
     oldest = ago(info.oldest_at, now).removesuffix(" ago") if info.oldest_at else ""
-    return info.queue, *(str(count) for count in counts), oldest, types
+    return info.queue, *(str(count) for count in counts), oldest, ", ".join(_types_of(info))
 
 
 def workers(arguments: Arguments) -> int:

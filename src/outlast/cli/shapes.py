@@ -62,6 +62,13 @@ class TaskShown(msgspec.Struct, kw_only=True):
     attempts: tuple[AttemptOut, ...]
 
 
+class WatchedOut(msgspec.Struct, kw_only=True):
+    """One piece of news: an ``event`` of a workflow, or a ``task`` as it is now. The other one is null."""
+
+    event: EventOut | None = None
+    task: TaskOut | None = None
+
+
 class WhyShown(msgspec.Struct, kw_only=True):
     """What something waits for, where in the code, what came before, and what helps; ``lines`` is that for people."""
 

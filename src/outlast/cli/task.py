@@ -87,14 +87,19 @@ def show(arguments: Arguments) -> int:
 
 async def _show(arguments: Arguments) -> int:
     async with reached(arguments) as look:
+        return await look_at(arguments, look)
 
-        async def once() -> tuple[Render, int | None]:
-            info = await look.task(arguments.id)
-            attempts = await look.attempts(arguments.id)
-            code = None if is_open(info) else exits.of_state(info.state)
-            return lambda now: _shown(arguments, info, attempts, now), code if arguments.watch else exits.DONE
 
-        return await shown(arguments, once)
+async def look_at(arguments: Arguments, look: Look) -> int:
+    """Print the task that is asked for, with ``watch`` until it has ended; return its exit code then."""
+
+    async def once() -> tuple[Render, int | None]:
+        info = await look.task(arguments.id)
+        attempts = await look.attempts(arguments.id)
+        code = None if is_open(info) else exits.of_state(info.state)
+        return lambda now: _shown(arguments, info, attempts, now), code if arguments.watch else exits.DONE
+
+    return await shown(arguments, once)
 
 
 def _shown(arguments: Arguments, info: TaskInfo, attempts: tuple[Attempt, ...], now: int) -> str:

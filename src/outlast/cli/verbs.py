@@ -194,6 +194,10 @@ _CAPACITY: Final = (
         (option("--queue", default="", metavar="NAME", help="only this one"), *WATCH, *WHERE, *OUTPUT), "QueueOut",
     ),
     Verb(
+        ("queue", "show"), "Show how full a queue is, also an empty one.", "queue:show",
+        (option("name", metavar="QUEUE", help="its name"), *WATCH, *WHERE, JSON, QUIET), "QueueOut",
+    ),
+    Verb(
         ("worker", "list"), "List who polls.", "queue:workers",
         (option("--queue", default="", metavar="NAME", help="only of this queue"), *WATCH, *WHERE, *OUTPUT), "WorkerOut",
     ),

@@ -61,6 +61,15 @@ LOOK_VERBS: Final = (
         ("outlast why order-7",),
     ),
     Verb(
+        ("watch",), "Follow a workflow or a task until it has ended; ends with the code of its end.", "watch:watch",
+        (
+            option("id", metavar="ID", help="workflow id or task id"),
+            option("--run", default="", metavar="RUN_ID", help="an earlier run"),
+            option("--every", default="1s", metavar="TIME", help="how often it looks (default: 1s)"),
+            *WHERE, JSON, QUIET,
+        ), "WatchedOut", ("outlast watch order-7", "outlast watch order-7 --json"),
+    ),
+    Verb(
         ("doctor",), "Look for what is wrong, and say what helps; ends with 7 when there is something.", "doctor:doctor",
         (*WHERE, JSON, QUIET), "FindingOut", ("outlast doctor --json",),
     ),

@@ -115,14 +115,19 @@ def show(arguments: Arguments) -> int:
 
 async def _show(arguments: Arguments) -> int:
     async with reached(arguments) as look:
+        return await look_at(arguments, look)
 
-        async def once() -> tuple[Render, int | None]:
-            info = await look.workflow(arguments.id, arguments.run)
-            events = await _events(look, info)
-            code = None if info.status is RunStatus.RUNNING else exits.of_status(info.status)
-            return lambda now: _shown(arguments, info, events, now), code if arguments.watch else exits.DONE
 
-        return await shown(arguments, once)
+async def look_at(arguments: Arguments, look: Look) -> int:
+    """Print the run that is asked for, with ``watch`` until it has ended; return its exit code then."""
+
+    async def once() -> tuple[Render, int | None]:
+        info = await look.workflow(arguments.id, arguments.run)
+        events = await events_of(look, info)
+        code = None if info.status is RunStatus.RUNNING else exits.of_status(info.status)
+        return lambda now: _shown(arguments, info, events, now), code if arguments.watch else exits.DONE
+
+    return await shown(arguments, once)
 
 
 def _shown(arguments: Arguments, info: WorkflowInfo, events: list[Recorded], now: int) -> str:
@@ -138,7 +143,8 @@ def _shown(arguments: Arguments, info: WorkflowInfo, events: list[Recorded], now
     )
 
 
-async def _events(look: Look, info: WorkflowInfo, first: int = 1) -> list[Recorded]:
+async def events_of(look: Look, info: WorkflowInfo, first: int = 1) -> list[Recorded]:
+    """Return the events of a run from ``first`` on, with their ids and instants."""
     events: list[Recorded] = []
     following = first
     while following:
@@ -158,7 +164,7 @@ async def _history(arguments: Arguments) -> int:
     async with reached(arguments) as look:
         info = await look.workflow(arguments.id, arguments.run)
         while True:
-            events = await _events(look, info, following) if following <= info.events else []
+            events = await events_of(look, info, following) if following <= info.events else []
             for event in events:
                 put(_event_line(arguments, event))
             sys.stdout.flush()

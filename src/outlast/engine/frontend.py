@@ -1,6 +1,7 @@
 """The engine's door: a request in, its reply out once what it tells of is committed."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -38,10 +39,12 @@ from outlast.engine.ticket import FutureTicket, Ticket
 from outlast.engine.watches import Watches
 from outlast.protocol.errors import refused
 from outlast.protocol.interpreter import Tuned
+from outlast.protocol.transport import HistoryPage
 from outlast.store.base import BlobStore, Store, StoreError
 
 LOG: Final = logging.getLogger("outlast.engine")
 
+LOOK_EVERY: Final = 1.0  # seconds between looks of a held read whether the engine still runs; new events are told
 FORGET_EVERY: Final = 600.0  # seconds between looks for dedup periods that are over
 BLOBS_FIRST: Final = 3600.0  # seconds after the start: programs that end soon leave it to those that stay
 BLOBS_EVERY: Final = 24 * 3600.0  # it reads every row when there is an old blob
@@ -233,6 +236,27 @@ class Engine:
     def forget(self, ticket: Ticket) -> None:
         """Drop a caller that has gone."""
         self._shell.forget(ticket)
+
+    async def read_history(
+        self, namespace: str, workflow_id: str, run_id: str, *, first_event_id: int, wait: float
+    ) -> HistoryPage:
+        """Return committed events of a run; where there is none yet, held as ``protocol.transport.Transport`` says.
+
+        Raises as ``Reader.read_history``.
+        """
+        page = await self.reader.read_history(namespace, workflow_id, run_id, first_event_id=first_event_id)
+        ends = self.loop.time() + wait
+        with self.watches.watch(page.run_id) as moved:
+            moved.set()  # what was committed since the page was read
+            while not page.events and not page.closed and not self.stopped and (left := ends - self.loop.time()) > 0:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(min(LOOK_EVERY, left)):
+                        await moved.wait()
+                moved.clear()
+                page = await self.reader.read_history(
+                    namespace, workflow_id, page.run_id, first_event_id=first_event_id
+                )
+        return page
 
     def give_back(self, work: Work, worker: str, *, namespace: str) -> None:
         """Hand back leases that did not reach their worker."""

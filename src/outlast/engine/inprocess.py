@@ -218,10 +218,12 @@ class InProcessTransport:
             raise exception_of(reply)
         return reply
 
-    async def read_history(self, workflow_id: str, run_id: str, *, first_event_id: int = 1) -> HistoryPage:
+    async def read_history(
+        self, workflow_id: str, run_id: str, *, first_event_id: int = 1, wait: float = 0.0
+    ) -> HistoryPage:
         """Return committed events of a run."""
         return await self._read(
-            self._engine.reader.read_history(self.namespace, workflow_id, run_id, first_event_id=first_event_id)
+            self._engine.read_history(self.namespace, workflow_id, run_id, first_event_id=first_event_id, wait=wait)
         )
 
     async def read_attempts(self, task_id: str) -> tuple[Attempt, ...]:

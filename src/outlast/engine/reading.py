@@ -96,6 +96,7 @@ class Reader:
             first_event_id=first_event_id,
             events=events,
             next_event_id=following,
+            closed=row.status != RunStatus.RUNNING,
         )
         return await fetched(page, self.blobs)
 

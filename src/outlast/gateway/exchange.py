@@ -1,7 +1,7 @@
 """One HTTP exchange as the handlers see it: what was asked, and what is answered."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -144,6 +144,19 @@ class Exchange:
             if not asking.done():
                 asking.cancel()
                 await asyncio.wait({asking})
+
+    async def unless_gone(self, work: Coroutine[Any, Any, Wanted]) -> Wanted:
+        """Return what ``work`` returns, which takes its time. Raises CallerGone when the connection closes first."""
+        working = asyncio.ensure_future(work)
+        watching = asyncio.ensure_future(self.closed())
+        try:
+            await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise CallerGone
+            return working.result()
+        finally:
+            watching.cancel()
+            working.cancel()
 
     async def pause(self, seconds: float, *, until: asyncio.Event) -> None:
         """Return after ``seconds``, or once ``until`` is set. Raises CallerGone when the connection closes first."""

@@ -218,6 +218,7 @@ class WireHistory(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
     workflow_id: str = ""
     run_id: str = ""
     first_event_id: int = 1
+    wait: str = "0"
 
 
 class WireAttempts(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):

@@ -52,22 +52,11 @@ async def history_after(
     When there is none yet and the run is open, the answer comes with the next commit that has one, or empty after ``wait``
     seconds.
     """
-    loop = asyncio.get_running_loop()
-    ends = loop.time() + wait
-    page = _cut(await _read(exchange, workflow_id, run_id, after), limit)
+    reading = exchange.engine.read_history(exchange.namespace, workflow_id, run_id, first_event_id=after + 1, wait=wait)
+    page = _cut(await exchange.unless_gone(reading) if wait else await reading, limit)
     if page.events:
         return page, closes(page)
-    with exchange.engine.watches.watch(page.run_id) as moved:
-        if await _is_closed(exchange, page, after):
-            return page, True
-        while True:
-            moved.clear()
-            page = _cut(await _read(exchange, workflow_id, page.run_id, after), limit)
-            if page.events:
-                return page, closes(page)
-            if exchange.engine.stopped or loop.time() >= ends:
-                return page, False
-            await exchange.pause(min(LOOK_EVERY, max(0.001, ends - loop.time())), until=moved)
+    return page, await _is_closed(exchange, page, after)
 
 
 async def event_stream(exchange: Exchange, workflow_id: str, run_id: str, *, after: int) -> Answer | StreamAnswer:

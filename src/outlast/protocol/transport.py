@@ -11,13 +11,17 @@ from outlast.core.replies import Reply, TaskInfo, WorkflowInfo
 
 
 class HistoryPage(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
-    """Events of one run from ``first_event_id`` on. ``next_event_id`` is 0 at the end of the history."""
+    """Events of one run from ``first_event_id`` on. ``next_event_id`` is 0 at the end of the history.
+
+    ``closed``: the run had closed when it was read, so that nothing follows its last event.
+    """
 
     workflow_id: str
     run_id: str
     first_event_id: int
     events: tuple[Timed, ...]
     next_event_id: int = 0
+    closed: bool = False
 
 
 class Attempt(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
@@ -125,7 +129,14 @@ class Transport(Protocol):
         """
         ...
 
-    async def read_history(self, workflow_id: str, run_id: str, *, first_event_id: int = 1) -> HistoryPage: ...
+    async def read_history(
+        self, workflow_id: str, run_id: str, *, first_event_id: int = 1, wait: float = 0.0
+    ) -> HistoryPage:
+        """Return committed events of a run; "" is the latest run of the workflow.
+
+        Where there is none yet and the run is open, the page comes with the next event, or empty after ``wait`` seconds.
+        """
+        ...
 
     async def read_attempts(self, task_id: str) -> tuple[Attempt, ...]: ...
 

@@ -7,14 +7,14 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from types import FrameType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack, overload
 
 from outlast.core.errors import Invalid, Refusal
 from outlast.core.limits import NAME_BYTES_MAX
-from outlast.core.replies import TaskInfo, WorkflowInfo
-from outlast.protocol.transport import Count, Transport
+from outlast.protocol.transport import Transport
+from outlast.sdk.capacity import Queues, Workers
 from outlast.sdk.classes import members_of
 from outlast.sdk.client import Client
 from outlast.sdk.context import TaskContext
@@ -24,8 +24,9 @@ from outlast.sdk.engine import RunningEngine, StartEngine, find_engine, place_be
 from outlast.sdk.handle import TaskHandle, WorkflowHandle
 from outlast.sdk.importing import refuse_start_at_import, user_place
 from outlast.sdk.include import Includes
-from outlast.sdk.lists import Lists
+from outlast.sdk.lists import Tasks, Workflows
 from outlast.sdk.misuse import NotStarted, UnknownOption
+from outlast.sdk.namespaces import Namespaces
 from outlast.sdk.options import TaskDeclaration, WorkerOptions, WorkflowDeclaration, check_text, worker_options
 from outlast.sdk.portal import Portal
 from outlast.sdk.registry import Registry
@@ -54,6 +55,7 @@ class App:
     ``codecs`` stand between values and the wire, as [Zstd(), Encrypt(keys)] of ``outlast.codecs``.
     ``with app:`` starts the engine and a worker here and stops both in good order; for a server only a client is started,
     unless ``worker=True``.
+    ``workflows``, ``tasks``, ``queues``, ``workers`` and ``namespaces`` say what there is, for as long as the app is connected.
     """
 
     def __init__(
@@ -96,7 +98,11 @@ class App:
         self._portal: Portal | None = None
         self._client: Client | None = None
         self._worker: Worker | None = None
-        self._lists = Lists(self.connect)
+        self.workflows: Final = Workflows(self.connect)
+        self.tasks: Final = Tasks(self.connect)
+        self.queues: Final = Queues(self.connect)
+        self.workers: Final = Workers(self.connect)
+        self.namespaces: Final = Namespaces(self.connect)
 
     def __repr__(self) -> str:
         return f"<App {self.store} namespace {self.namespace} at {self.place}>"
@@ -170,49 +176,6 @@ class App:
     def get_workflow(self, id: str, run_id: str = "") -> WorkflowHandle[Any]:
         """Return the handle of a workflow by its id: of one run, or of whichever is open or was the last."""
         return WorkflowHandle(id, run_id, self.connect)
-
-    def list_workflows(
-        self, query: str = "", *, type: str = "", state: str = "", limit: int | None = None
-    ) -> Iterator[WorkflowInfo]:
-        """Yield workflow runs, newest first, that meet ``query``: a filter such as ``state = failed and started > 2h ago``.
-
-        Pages are fetched as they are needed. Raises Invalid ("invalid_query") for a filter that cannot be read.
-        """
-        return self._lists.workflows(query, type=type, state=state, limit=limit)
-
-    def alist_workflows(
-        self, query: str = "", *, type: str = "", state: str = "", limit: int | None = None
-    ) -> AsyncIterator[WorkflowInfo]:
-        """Yield what ``list_workflows`` does, for ``async for``."""
-        return self._lists.aworkflows(query, type=type, state=state, limit=limit)
-
-    def count_workflows(self, query: str = "", *, type: str = "", state: str = "") -> Count:
-        """Return how many workflow runs meet ``query``; exact unless it says ``approximate``: then there are at least so many."""
-        return self._lists.count_workflows(query, type=type, state=state)
-
-    async def acount_workflows(self, query: str = "", *, type: str = "", state: str = "") -> Count:
-        """Return what ``count_workflows`` does."""
-        return await self._lists.acount_workflows(query, type=type, state=state)
-
-    def list_tasks(
-        self, query: str = "", *, type: str = "", state: str = "", queue: str = "", limit: int | None = None
-    ) -> Iterator[TaskInfo]:
-        """Yield tasks and activities, newest first, as ``list_workflows`` does runs."""
-        return self._lists.tasks(query, type=type, state=state, queue=queue, limit=limit)
-
-    def alist_tasks(
-        self, query: str = "", *, type: str = "", state: str = "", queue: str = "", limit: int | None = None
-    ) -> AsyncIterator[TaskInfo]:
-        """Yield what ``list_tasks`` does, for ``async for``."""
-        return self._lists.atasks(query, type=type, state=state, queue=queue, limit=limit)
-
-    def count_tasks(self, query: str = "", *, type: str = "", state: str = "", queue: str = "") -> Count:
-        """Return how many tasks meet ``query``, as ``count_workflows`` does of runs."""
-        return self._lists.count_tasks(query, type=type, state=state, queue=queue)
-
-    async def acount_tasks(self, query: str = "", *, type: str = "", state: str = "", queue: str = "") -> Count:
-        """Return what ``count_tasks`` does."""
-        return await self._lists.acount_tasks(query, type=type, state=state, queue=queue)
 
     def connect(self) -> Client:
         """Return the way to the engine; for a server it is opened by the first call.

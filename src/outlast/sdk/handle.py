@@ -1,7 +1,7 @@
 """What enqueue and start give: a name for the thing, its result, and the few words one can say to it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from outlast.core.errors import Refusal
@@ -26,6 +26,7 @@ from outlast.core.replies import (
     WorkflowInfo,
     WorkflowOutcome,
 )
+from outlast.protocol.transport import Attempt
 from outlast.sdk.ahead import Ahead
 from outlast.sdk.classes import QueryMethod, SignalMethod
 from outlast.sdk.client import Client, mint, seconds
@@ -34,6 +35,7 @@ from outlast.sdk.durations import Duration
 from outlast.sdk.errors import NotPublished
 from outlast.sdk.misuse import Misuse
 from outlast.sdk.outcomes import query_error, task_error, workflow_error
+from outlast.sdk.recorded import HistoryEvent, Reading
 from outlast.sdk.signals import Signal
 
 R = TypeVar("R")
@@ -138,6 +140,16 @@ class TaskHandle(Generic[R]):
     async def adescribe(self) -> TaskInfo:
         """As ``describe``, without blocking the loop."""
         return await self._connect().aask(DescribeTask(task_id=self.id), TaskInfo, instead="handle.adescribe()")
+
+    def attempts(self) -> tuple[Attempt, ...]:
+        """Return how the leases of the task ended, in order: who had them, when, and with what error."""
+        client = self._connect()
+        return client.portal.run(client.transport.read_attempts(self.id), instead="handle.aattempts()")
+
+    async def aattempts(self) -> tuple[Attempt, ...]:
+        """As ``attempts``, without blocking the loop."""
+        client = self._connect()
+        return await client.arun(client.transport.read_attempts(self.id), instead="handle.aattempts()")
 
     def _read(self, reply: TaskOutcomeReply, client: Client) -> R:
         if reply.state is not TaskState.SUCCEEDED:
@@ -300,6 +312,25 @@ class WorkflowHandle(Generic[R]):
         """As ``describe``, without blocking the loop."""
         request = DescribeWorkflow(workflow_id=self.id, run_id=self.run_id)
         return await self._connect().aask(request, WorkflowInfo, instead="handle.adescribe()")
+
+    def history(self, first_event_id: int = 1) -> Iterator[HistoryEvent]:
+        """Yield the events recorded so far, in order; pages are fetched as they are needed."""
+        return self._reading(first_event_id, follow=False, instead="handle.ahistory(…)").events()
+
+    def ahistory(self, first_event_id: int = 1) -> AsyncIterator[HistoryEvent]:
+        """As ``history``, for ``async for``."""
+        return self._reading(first_event_id, follow=False, instead="handle.ahistory(…)").aevents()
+
+    def watch(self, first_event_id: int = 1) -> Iterator[HistoryEvent]:
+        """Yield the events as they are committed until the run has closed; one that continued as new goes on in the next."""
+        return self._reading(first_event_id, follow=True, instead="handle.awatch(…)").events()
+
+    def awatch(self, first_event_id: int = 1) -> AsyncIterator[HistoryEvent]:
+        """As ``watch``, for ``async for``."""
+        return self._reading(first_event_id, follow=True, instead="handle.awatch(…)").aevents()
+
+    def _reading(self, first_event_id: int, *, follow: bool, instead: str) -> Reading:
+        return Reading(self._connect, self.id, self.run_id, first_event_id, follow, instead)
 
     def _signal(self, client: Client, signal: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SignalWorkflow:
         converter = client.converter

@@ -44,6 +44,7 @@ from outlast.protocol.wire import (
 from outlast.sdk.line import ANSWER_TIMEOUT, Line, Lost, body_of
 
 LOGGER: Final = logging.getLogger("outlast.worker")
+HELD_READ_MAX: Final = 20.0  # seconds for which a read may be held: well within the time an answer may take
 
 Value = TypeVar("Value")
 
@@ -98,9 +99,13 @@ class HttpTransport:
         with contextlib.suppress(RuntimeError):  # the loop has ended
             call.loop.call_soon_threadsafe(call.future.cancel)
 
-    async def read_history(self, workflow_id: str, run_id: str, *, first_event_id: int = 1) -> HistoryPage:
+    async def read_history(
+        self, workflow_id: str, run_id: str, *, first_event_id: int = 1, wait: float = 0.0
+    ) -> HistoryPage:
         """Return committed events of a run."""
         fields = {"workflow_id": workflow_id, "run_id": run_id, "first_event_id": str(first_event_id)}
+        if wait:
+            fields["wait"] = f"{min(wait, HELD_READ_MAX):.3f}s"
         return await self._read("worker/history", fields, decode_history)
 
     async def read_attempts(self, task_id: str) -> tuple[Attempt, ...]:

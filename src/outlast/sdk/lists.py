@@ -1,103 +1,160 @@
-"""Lists and counts of workflows and tasks, as iterators that fetch page after page."""
+"""``app.workflows`` and ``app.tasks``: what there is, by filter, as iterators that fetch page after page, and how many."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from outlast.core.replies import TaskInfo, WorkflowInfo
-from outlast.protocol.transport import Count, Listing, RunsAsked, TasksAsked
+from outlast.protocol.transport import Count, Listing, RunsAsked, TasksAsked, Transport
 from outlast.sdk.client import Client
 
 PAGE: Final = 100  # entries that are fetched at a time
 
-Fetch = Callable[[Client, str, int], Coroutine[Any, Any, Listing]]  # by cursor, at most so many
+Fetch = Callable[[Transport, str, int], Coroutine[Any, Any, Listing]]  # by cursor, at most so many
 
 
-@dataclass(slots=True, frozen=True)
-class Lists:
-    """What an app can be asked for by filter. ``connect`` returns the way to its engine."""
+class Workflows:
+    """The workflow runs of an app's namespace."""
 
-    connect: Callable[[], Client]
+    __slots__ = ("_connect",)
 
-    def workflows(self, query: str, *, type: str, state: str, limit: int | None) -> Iterator[WorkflowInfo]:
-        """Yield runs, newest first."""
-        for page in self._pages(_fetch_workflows(query, type, state), limit, "app.alist_workflows(…)"):
+    def __init__(self, connect: Callable[[], Client]) -> None:
+        self._connect = connect
+
+    def list(
+        self, query: str = "", *, type: str = "", state: str = "", id: str = "", limit: int | None = None
+    ) -> Iterator[WorkflowInfo]:
+        """Yield runs, newest first, that meet ``query``: a filter such as ``state = failed and started > 2h ago``.
+
+        Pages are fetched as they are needed. Raises Invalid ("invalid_query") for a filter that cannot be read.
+        """
+        fetch = _fetch_runs(RunsAsked(query=query, type=type, status=state, workflow_id=id))
+        for page in _pages(self._connect, fetch, limit, "app.workflows.alist(…)"):
             yield from page.runs
 
-    async def aworkflows(self, query: str, *, type: str, state: str, limit: int | None) -> AsyncIterator[WorkflowInfo]:
-        """Yield runs, newest first."""
-        async for page in self._apages(_fetch_workflows(query, type, state), limit, "app.alist_workflows(…)"):
+    async def alist(
+        self, query: str = "", *, type: str = "", state: str = "", id: str = "", limit: int | None = None
+    ) -> AsyncIterator[WorkflowInfo]:
+        """Yield what ``list`` does, for ``async for``."""
+        fetch = _fetch_runs(RunsAsked(query=query, type=type, status=state, workflow_id=id))
+        async for page in _apages(self._connect, fetch, limit, "app.workflows.alist(…)"):
             for info in page.runs:
                 yield info
 
-    def tasks(self, query: str, *, type: str, state: str, queue: str, limit: int | None) -> Iterator[TaskInfo]:
-        """Yield tasks, newest first."""
-        for page in self._pages(_fetch_tasks(query, type, state, queue), limit, "app.alist_tasks(…)"):
+    def count(self, query: str = "", *, type: str = "", state: str = "", id: str = "") -> Count:
+        """Return how many runs meet ``query``; exact unless it says ``approximate``: then there are at least so many."""
+        client = self._connect()
+        asked = RunsAsked(query=query, type=type, status=state, workflow_id=id)
+        return client.portal.run(client.transport.count_runs(asked), instead="app.workflows.acount(…)")
+
+    async def acount(self, query: str = "", *, type: str = "", state: str = "", id: str = "") -> Count:
+        """Return what ``count`` does."""
+        client = self._connect()
+        asked = RunsAsked(query=query, type=type, status=state, workflow_id=id)
+        return await client.arun(client.transport.count_runs(asked), instead="app.workflows.acount(…)")
+
+
+class Tasks:
+    """The tasks and activities of an app's namespace; ``standalone`` leaves activities out, ``run_id`` asks for one run's."""
+
+    __slots__ = ("_connect",)
+
+    def __init__(self, connect: Callable[[], Client]) -> None:
+        self._connect = connect
+
+    def list(
+        self,
+        query: str = "",
+        *,
+        type: str = "",
+        state: str = "",
+        queue: str = "",
+        run_id: str = "",
+        standalone: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[TaskInfo]:
+        """Yield tasks, newest first, as ``app.workflows.list`` does runs."""
+        asked = TasksAsked(query=query, type=type, state=state, queue=queue, run_id=run_id, standalone=standalone)
+        for page in _pages(self._connect, _fetch_tasks(asked), limit, "app.tasks.alist(…)"):
             yield from page.tasks
 
-    async def atasks(
-        self, query: str, *, type: str, state: str, queue: str, limit: int | None
+    async def alist(
+        self,
+        query: str = "",
+        *,
+        type: str = "",
+        state: str = "",
+        queue: str = "",
+        run_id: str = "",
+        standalone: bool = False,
+        limit: int | None = None,
     ) -> AsyncIterator[TaskInfo]:
-        """Yield tasks, newest first."""
-        async for page in self._apages(_fetch_tasks(query, type, state, queue), limit, "app.alist_tasks(…)"):
+        """Yield what ``list`` does, for ``async for``."""
+        asked = TasksAsked(query=query, type=type, state=state, queue=queue, run_id=run_id, standalone=standalone)
+        async for page in _apages(self._connect, _fetch_tasks(asked), limit, "app.tasks.alist(…)"):
             for info in page.tasks:
                 yield info
 
-    def count_workflows(self, query: str, *, type: str, state: str) -> Count:
-        """Return how many runs match."""
-        client = self.connect()
-        work = client.transport.count_runs(RunsAsked(query=query, type=type, status=state))
-        return client.portal.run(work, instead="app.acount_workflows(…)")
+    def count(
+        self,
+        query: str = "",
+        *,
+        type: str = "",
+        state: str = "",
+        queue: str = "",
+        run_id: str = "",
+        standalone: bool = False,
+    ) -> Count:
+        """Return how many tasks meet ``query``, as ``app.workflows.count`` does of runs."""
+        client = self._connect()
+        asked = TasksAsked(query=query, type=type, state=state, queue=queue, run_id=run_id, standalone=standalone)
+        return client.portal.run(client.transport.count_tasks(asked), instead="app.tasks.acount(…)")
 
-    async def acount_workflows(self, query: str, *, type: str, state: str) -> Count:
-        """Return how many runs match."""
-        client = self.connect()
-        work = client.transport.count_runs(RunsAsked(query=query, type=type, status=state))
-        return await client.arun(work, instead="app.acount_workflows(…)")
-
-    def count_tasks(self, query: str, *, type: str, state: str, queue: str) -> Count:
-        """Return how many tasks match."""
-        client = self.connect()
-        work = client.transport.count_tasks(TasksAsked(query=query, type=type, state=state, queue=queue))
-        return client.portal.run(work, instead="app.acount_tasks(…)")
-
-    async def acount_tasks(self, query: str, *, type: str, state: str, queue: str) -> Count:
-        """Return how many tasks match."""
-        client = self.connect()
-        work = client.transport.count_tasks(TasksAsked(query=query, type=type, state=state, queue=queue))
-        return await client.arun(work, instead="app.acount_tasks(…)")
-
-    def _pages(self, fetch: Fetch, limit: int | None, instead: str) -> Iterator[Listing]:
-        cursor, left = "", _wanted(limit)
-        while left > 0:
-            client = self.connect()
-            page = client.portal.run(fetch(client, cursor, min(left, PAGE)), instead=instead)
-            yield page
-            cursor, left = page.next, left - len(page.runs) - len(page.tasks)
-            if not cursor:
-                return
-
-    async def _apages(self, fetch: Fetch, limit: int | None, instead: str) -> AsyncIterator[Listing]:
-        cursor, left = "", _wanted(limit)
-        while left > 0:
-            client = self.connect()
-            page = await client.arun(fetch(client, cursor, min(left, PAGE)), instead=instead)
-            yield page
-            cursor, left = page.next, left - len(page.runs) - len(page.tasks)
-            if not cursor:
-                return
+    async def acount(
+        self,
+        query: str = "",
+        *,
+        type: str = "",
+        state: str = "",
+        queue: str = "",
+        run_id: str = "",
+        standalone: bool = False,
+    ) -> Count:
+        """Return what ``count`` does."""
+        client = self._connect()
+        asked = TasksAsked(query=query, type=type, state=state, queue=queue, run_id=run_id, standalone=standalone)
+        return await client.arun(client.transport.count_tasks(asked), instead="app.tasks.acount(…)")
 
 
-def _fetch_workflows(query: str, type: str, state: str) -> Fetch:
-    return lambda client, cursor, limit: client.transport.list_runs(
-        RunsAsked(query=query, type=type, status=state), cursor=cursor, limit=limit
-    )
+def _fetch_runs(asked: RunsAsked) -> Fetch:
+    return lambda transport, cursor, limit: transport.list_runs(asked, cursor=cursor, limit=limit)
 
 
-def _fetch_tasks(query: str, type: str, state: str, queue: str) -> Fetch:
-    return lambda client, cursor, limit: client.transport.list_tasks(
-        TasksAsked(query=query, type=type, state=state, queue=queue), cursor=cursor, limit=limit
-    )
+def _fetch_tasks(asked: TasksAsked) -> Fetch:
+    return lambda transport, cursor, limit: transport.list_tasks(asked, cursor=cursor, limit=limit)
+
+
+def _pages(connect: Callable[[], Client], fetch: Fetch, limit: int | None, instead: str) -> Iterator[Listing]:
+    cursor, left = "", _wanted(limit)
+    while left > 0:
+        client = connect()
+        page = client.portal.run(fetch(client.transport, cursor, min(left, PAGE)), instead=instead)
+        yield page
+        cursor, left = page.next, left - len(page.runs) - len(page.tasks)
+        if not cursor:
+            return
+
+
+async def _apages(
+    connect: Callable[[], Client], fetch: Fetch, limit: int | None, instead: str
+) -> AsyncIterator[Listing]:
+    cursor, left = "", _wanted(limit)
+    while left > 0:
+        client = connect()
+        page = await client.arun(fetch(client.transport, cursor, min(left, PAGE)), instead=instead)
+        yield page
+        cursor, left = page.next, left - len(page.runs) - len(page.tasks)
+        if not cursor:
+            return
 
 
 def _wanted(limit: int | None) -> int:

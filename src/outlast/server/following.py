@@ -76,9 +76,13 @@ class FollowingTransport:
                         "timeout", f"There was no answer within {timeout:g} s.", remedy="Wait longer."
                     ) from None
 
-    async def read_history(self, workflow_id: str, run_id: str, *, first_event_id: int = 1) -> HistoryPage:
+    async def read_history(
+        self, workflow_id: str, run_id: str, *, first_event_id: int = 1, wait: float = 0.0
+    ) -> HistoryPage:
         """Return committed events of a run."""
-        return await self._read(lambda way: way.read_history(workflow_id, run_id, first_event_id=first_event_id))
+        return await self._read(
+            lambda way: way.read_history(workflow_id, run_id, first_event_id=first_event_id, wait=wait)
+        )
 
     async def read_attempts(self, task_id: str) -> tuple[Attempt, ...]:
         """Return how the leases of a task ended."""

@@ -30,6 +30,7 @@ from outlast.gateway.taken import (
     WireHistory,
     WireNothing,
     WireQueues,
+    wait_of,
 )
 from outlast.protocol.again import may_wait
 from outlast.protocol.transport import RunsAsked, TasksAsked
@@ -88,14 +89,15 @@ def requests_in(body: bytes, *, json: bool) -> tuple[Request, ...]:
 
 
 async def history(exchange: Exchange) -> Answer:
-    """A page of committed events, for who reads runs and for who runs their code."""
+    """A page of committed events, with ``wait`` held until there is one; for who reads runs and for who runs their code."""
     if "work" not in exchange.caller.rights:
         exchange.caller.require("read", exchange.namespace)
     asked = read_query(exchange.query_string, WireHistory)
-    page = await exchange.engine.reader.read_history(
-        exchange.namespace, asked.workflow_id, asked.run_id, first_event_id=asked.first_event_id
+    wait = wait_of(asked.wait)
+    reading = exchange.engine.read_history(
+        exchange.namespace, asked.workflow_id, asked.run_id, first_event_id=asked.first_event_id, wait=wait
     )
-    return _read(exchange, page)
+    return _read(exchange, await exchange.unless_gone(reading) if wait else await reading)
 
 
 async def attempts(exchange: Exchange) -> Answer:
