@@ -11,10 +11,10 @@ ISSUE ?= spine
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format lint types imports tidy fix test demo sim chaos powercut fuzz bench cases readme docs references lock clean
+.PHONY: help setup check format lint types imports tidy fix test demo sim chaos powercut fuzz bench bench-peers cases readme docs references lock clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Make .venv from the pinned requirements (nothing to do: nothing done)
 	@tools/setup.sh
@@ -63,11 +63,14 @@ fuzz: setup ## Ask every address of the OpenAPI document what nobody would think
 bench: setup ## Measure against the raw store
 	@$(PY) -m benchmarks
 
+bench-peers: setup ## Measure beside other engines, which it installs apart: PEERS=restate,pgqueuer,dbos SIZE=small
+	@$(PY) -m benchmarks.peers $(if $(PEERS),--peers $(PEERS)) $(if $(SIZE),--size $(SIZE))
+
 cases: setup ## List the acceptance cases: ISSUE=spine, RUN=1 runs their tests, PROVE=1 plants their bugs
 	@$(PY) -m tools.cases --scope $(ISSUE) $(if $(RUN),--run) $(if $(PROVE),--prove)
 
-readme: setup ## Run every block of README.md in a fresh environment
-	@$(PY) -m tools.readme README.md
+readme: setup ## Run every block of README.md in a fresh environment, and take a newcomer's first minute
+	@$(PY) -m tools.readme README.md --measure
 
 docs: setup ## Build the pages under docs/ into docs/_build
 	@tools/docs.sh
@@ -79,5 +82,5 @@ lock: setup ## Write requirements/*.txt anew from pyproject.toml (UPGRADE=1 take
 	@$(PY) -m tools.lock $(if $(UPGRADE),--upgrade)
 
 clean: ## Remove what was made
-	rm -rf .venv build dist docs/_build .demo .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .coverage .coverage.*
+	rm -rf .venv .cache build dist docs/_build .demo .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .coverage .coverage.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -25,34 +25,51 @@ class Raw:
 
 @dataclass(slots=True, kw_only=True)
 class Figure:
-    """One measured number. ``per_second`` is a rate; otherwise ``value`` is a time in milliseconds. ``wanted`` 0 for none."""
+    """One measured number. Of a rate (``unit`` "/s") more is better, of anything else less. ``wanted`` 0 for none.
+
+    ``syncs`` and ``others`` are fsyncs a second just before it was measured, and cores that others used meanwhile.
+    """
 
     name: str
     value: float
-    per_second: bool = True
+    unit: str = "/s"
     wanted: float = 0.0
     note: str = ""
+    syncs: float = 0.0
+    others: float = 0.0
 
-    def ratio(self, raw: Raw) -> float:
-        """Return how many raw rows one of these costs; for a time, how many fsyncs it lasts."""
-        return raw.rows / self.value if self.per_second else self.value / (1_000 / raw.syncs)
+    @property
+    def is_rate(self) -> bool:
+        """Whether more is better."""
+        return self.unit == "/s"
+
+    def ratio(self, raw: Raw) -> str:
+        """Return how many raw rows one of these costs, or how many fsyncs a time in milliseconds lasts; else nothing."""
+        if self.is_rate:
+            return f"{raw.rows / self.value:.1f} raw rows each"
+        return f"{self.value / (1_000 / raw.syncs):.1f} fsyncs" if self.unit == "ms" else ""
 
     @property
     def is_met(self) -> bool:
         """Whether it is as good as wanted."""
         if not self.wanted:
             return True
-        return self.value >= self.wanted if self.per_second else self.value <= self.wanted
+        return self.value >= self.wanted if self.is_rate else self.value <= self.wanted
+
+    @property
+    def shown(self) -> str:
+        """The number with its unit."""
+        return f"{self.value:,.0f}/s" if self.is_rate else f"{self.value:,.2f} {self.unit}"
+
+    @property
+    def wish(self) -> str:
+        """What it is held to, empty for nothing."""
+        return f"{'≥' if self.is_rate else '≤'} {self.wanted:,g}" if self.wanted else ""
 
     def line(self, raw: Raw) -> str:
         """Return it as text."""
-        value = f"{self.value:>12,.0f}/s" if self.per_second else f"{self.value:>11,.2f} ms"
-        ratio = f"{self.ratio(raw):>9.1f} {'raw rows each' if self.per_second else 'fsyncs'}"
-        wanted = ""
-        if self.wanted:
-            sign = "≥" if self.per_second else "≤"
-            wanted = f"wanted {sign} {self.wanted:,g}: {'met' if self.is_met else 'MISSED'}"
-        return f"{self.name:<44}{value}{ratio:<26}{wanted:<28}{self.note}".rstrip()
+        wanted = f"wanted {self.wish}: {'met' if self.is_met else 'MISSED'}" if self.wanted else ""
+        return f"{self.name:<54}{self.shown:>18}  {self.ratio(raw):<22}{wanted:<26}{self.note}".rstrip()
 
 
 @contextmanager

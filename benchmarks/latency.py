@@ -55,8 +55,8 @@ def measure(*, full: bool) -> list[Figure]:
 def both(name: str, found: list[float], *, wanted: float) -> list[Figure]:
     """Return the median, which is held to something, and the 99th percentile, which is told."""
     return [
-        Figure(name=f"{name}, p50", value=statistics.median(found), per_second=False, wanted=wanted),
-        Figure(name=f"{name}, p99", value=found[int(len(found) * 0.99)], per_second=False),
+        Figure(name=f"{name}, p50", value=statistics.median(found), unit="ms", wanted=wanted),
+        Figure(name=f"{name}, p99", value=found[int(len(found) * 0.99)], unit="ms"),
     ]
 
 

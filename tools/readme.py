@@ -1,6 +1,9 @@
 """Run every block of a Markdown page in a fresh environment, in the order of the page.
 
-    python -m tools.readme README.md
+    python -m tools.readme README.md [--measure]
+
+``--measure`` then takes the time of a newcomer's first minute in that environment, and says whether it is as wanted; a busy
+machine may miss it, so the exit code is that of the blocks.
 
 A new environment is given the pinned dependencies and is first on the path; the blocks run in an empty folder, beside a
 clean copy of the checkout named ``outlast``, which the page installs as a reader would.
@@ -25,9 +28,12 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.first_minute import figures_of
+
 ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^```(\w*)[ \t]*([^\n]*)\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 COMMAND_SECONDS_MAX = 300
+MEASURED_TIMES = 5
 
 
 class Untrue(Exception):
@@ -156,10 +162,20 @@ def make_place(scratch: Path) -> Place:
     return Place(folder, checkout, environment)
 
 
+def measure(place: Place) -> None:
+    """Print the figures of the first minute, taken in an environment that has only what a user installs."""
+    python = shutil.which("python", path=place.environment["PATH"]) or sys.executable
+    for figure in figures_of(python, place.environment, times=MEASURED_TIMES):
+        wanted = f"wanted {figure.wish}: {'met' if figure.is_met else 'missed'}"
+        print(f"  {figure.name:<54}{figure.shown:>14}   {wanted}", flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Run every block of a Markdown page in a fresh environment.")
     parser.add_argument("page", type=Path)
-    page = parser.parse_args().page
+    parser.add_argument("--measure", action="store_true", help="take the time of a newcomer's first minute as well")
+    chosen = parser.parse_args()
+    page = chosen.page
     blocks = blocks_of(page.read_text())
     if not blocks:
         print(f"{page} has no block of code.")
@@ -173,7 +189,9 @@ def main() -> int:
         except Untrue as fault:
             print(f"readme: {fault}", file=sys.stderr)
             return 1
-    print(f"{len(blocks)} blocks of {page} ran")
+        print(f"{len(blocks)} blocks of {page} ran")
+        if chosen.measure:
+            measure(place)
     return 0
 
 

@@ -19,6 +19,7 @@ TARGETS = [
     "powercut",
     "fuzz",
     "bench",
+    "bench-peers",
     "cases",
     "readme",
     "docs",
@@ -34,7 +35,7 @@ def make(*arguments: str) -> str:
 
 
 def test_plain_make_lists_every_target() -> None:
-    listed = re.findall(r"^  make (\w+) ", make(), re.MULTILINE)
+    listed = re.findall(r"^  make ([\w-]+) ", make(), re.MULTILINE)
 
     assert sorted(listed) == sorted(TARGETS)
 
@@ -42,7 +43,7 @@ def test_plain_make_lists_every_target() -> None:
 def test_each_target_but_two_makes_the_environment_first() -> None:
     text = (ROOT / "Makefile").read_text()
 
-    rules = dict(re.findall(r"^(\w+):([^#\n]*)", text, re.MULTILINE))
+    rules = dict(re.findall(r"^([\w-]+):([^#\n]*)", text, re.MULTILINE))
     without = {name for name, needs in rules.items() if "setup" not in needs}
 
     assert without == {"help", "setup", "clean", "check"}  # check is made of targets that do
@@ -55,6 +56,7 @@ def test_each_target_but_two_makes_the_environment_first() -> None:
         ("sim", ["SEED=17"], "outlast.sim --seed 17"),
         ("chaos", ["CYCLES=20", "PLANT=ack_before_commit"], "chaos --cycles 20 --plant ack_before_commit"),
         ("powercut", ["CUTS=300", "SYNCHRONOUS=NORMAL"], "powercut --cuts 300 --synchronous NORMAL"),
+        ("bench-peers", ["PEERS=restate", "SIZE=small"], "benchmarks.peers --peers restate --size small"),
         ("cases", ["ISSUE=spine", "RUN=1"], "tools.cases --scope spine --run"),
         ("test", ["TESTS=tests/store", "JOBS=1"], "pytest -n 1 tests/store"),
     ],

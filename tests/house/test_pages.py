@@ -52,8 +52,8 @@ def test_the_readme_is_about_one_screen() -> None:
 
 
 def test_commands_that_pages_name_exist() -> None:
-    targets = set(re.findall(r"^([a-z]+):", text_of(Path("Makefile")), re.MULTILINE))
-    named = {(str(page), name) for page in PAGES for name in re.findall(r"`make (\w+)", text_of(page))}
+    targets = set(re.findall(r"^([a-z-]+):", text_of(Path("Makefile")), re.MULTILINE))
+    named = {(str(page), name) for page in PAGES for name in re.findall(r"`make ([\w-]+)", text_of(page))}
 
     missing = [f"{page}: make {name}" for page, name in sorted(named) if name not in targets]
 
