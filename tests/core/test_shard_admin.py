@@ -141,17 +141,23 @@ def test_a_closed_run_is_forgotten_with_all_that_belongs_to_it() -> None:
 
 
 def test_what_is_open_or_closed_later_is_not_forgotten() -> None:
-    world = World()
+    world = World(config=BRIEF)
     world.ask(i.StartWorkflow(type="o", queue="q", run_id="r-1", request_id="s", workflow_id="w"), WorkflowStarted)
-    world.send(enqueue_of("t-1"))
-    world.send(i.CancelTask(task_id="t-1"))
+    for task in ("t-open", "t-late", "t-ended"):
+        world.send(enqueue_of(task))
+    world.send(i.CancelTask(task_id="t-ended"))
+    world.now += DAY
+    bound = world.now
+    world.send(i.CancelTask(task_id="t-late"))
+    world.now += DAY
 
-    done = world.ask(Forget(runs=("r-1", "none"), tasks=("t-1", "none"), closed_before=world.now), Forgotten)
-    other = world.ask(Forget(tasks=("t-1",), closed_before=FOREVER), Forgotten, namespace="other")
+    named = Forget(runs=("r-1", "none"), tasks=("t-open", "t-late", "t-ended", "none"), closed_before=bound)
+    other = world.ask(named, Forgotten, namespace="other")
+    done = world.ask(named, Forgotten)
 
-    assert (done, other) == (Forgotten(), Forgotten())
+    assert (other, done) == (Forgotten(), Forgotten(tasks=1))
     assert set(world.tables.runs) == {"r-1"}
-    assert set(world.tables.tasks) == {"t-1"}
+    assert set(world.tables.tasks) == {"t-open", "t-late"}
 
 
 def test_a_task_is_forgotten_out_of_the_counters_too() -> None:

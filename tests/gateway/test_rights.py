@@ -2,20 +2,27 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from outlast.core.errors import Invalid
 from outlast.core.inputs import (
+    AnswerQueries,
     CompleteTasks,
+    CompleteWorkflowTasks,
     Completion,
     DescribeTask,
     EnqueueTask,
     Heartbeat,
     HeartbeatItem,
+    QueryAnswer,
+    QueryToken,
+    Request,
+    ReturnTasks,
     StartWorkflow,
     TaskSucceeded,
+    WorkflowTaskDone,
 )
 from outlast.core.replies import Refused, Work
 from outlast.core.units import SECOND
@@ -23,6 +30,7 @@ from outlast.gateway.admission import Admission, Rate
 from outlast.gateway.app import Policy
 from outlast.gateway.auth import ROLES, Caller, Token, digest_of, read_tokens
 from outlast.gateway.route import Right, Route
+from outlast.gateway.routes.worker import NEEDS
 from outlast.gateway.table import ROUTES
 from outlast.protocol.wire import MSGPACK, decode_reply, encode
 from tests.engine.doubles import a_poll, a_start, a_task, run
@@ -196,6 +204,57 @@ def test_a_worker_for_one_queue_cannot_end_what_another_has() -> None:
 
             assert foreign == [403, 403]
             assert task.json()["state"] == "leased"
+
+    run(work)
+
+
+def test_every_request_of_the_worker_protocol_has_a_right_that_it_needs() -> None:
+    assert set(NEEDS) == set(get_args(Request))
+
+
+def test_a_worker_answers_queries_and_an_operator_does_not() -> None:
+    async def work() -> None:
+        async with served(policy=POLICY) as (client, _):
+            token = QueryToken(run_id="r", incarnation=1, epoch=1, number=1)
+            body = encode(AnswerQueries(worker="w1", items=(QueryAnswer(token=token),)))
+            said = {
+                role: (
+                    await client.send("POST", "/api/v1/worker/call", body=body, headers={**PACKED, **bearer(role)})
+                ).status
+                for role in ("worker", "operator", "reader")
+            }
+
+            assert said == {"worker": 200, "operator": 403, "reader": 403}
+
+    run(work)
+
+
+def test_a_worker_for_one_queue_has_no_say_in_the_runs_of_another() -> None:
+    async def work() -> None:
+        policy = Policy(tokens=(token("worker", queues=("images",)), token("admin")))
+        async with served(policy=policy) as (client, transport):
+            admin, worker = {**PACKED, **bearer("admin")}, {**PACKED, **bearer("worker")}
+            for queue in ("mail", "images"):
+                await transport.call(a_start(f"o-{queue}", queue=queue))
+            polled = await transport.call(a_poll(queues=("mail", "images"), workflow_slots=2))
+            assert isinstance(polled, Work)
+            turns = {task.workflow_id: task.token for task in polled.workflow_tasks}
+            for queue, allowed in (("mail", False), ("images", True)):
+                turn = turns[f"o-{queue}"]
+                query = QueryToken(run_id=turn.run_id, incarnation=1, epoch=1, number=9)
+                said = [
+                    await client.send("POST", "/api/v1/worker/call", body=encode(request), headers=worker)
+                    for request in (
+                        AnswerQueries(worker="w1", items=(QueryAnswer(token=query),)),
+                        CompleteWorkflowTasks(worker="w1", done=(WorkflowTaskDone(token=turn),), new_run_ids=("n",)),
+                        ReturnTasks(worker="w1", tokens=(), workflow_tokens=(turn,)),
+                    )
+                ]
+                page = f"/api/v1/worker/history?workflow_id=o-{queue}&run_id={turn.run_id}"
+                said.append(await client.send("GET", page, headers=worker))
+                said.append(await client.send("GET", page, headers=admin))
+
+                assert [reply.status == 200 for reply in said] == [allowed] * 4 + [True]
 
     run(work)
 

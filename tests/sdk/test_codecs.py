@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast import App, Encrypt, KeyRing, Zstd, workflow
 from outlast.core.errors import Invalid
+from outlast.core.limits import PAYLOAD_BYTES_MAX
 from outlast.core.payload import Payload
 from outlast.protocol.codecs import CODED, Chain, Unreadable, chain_of
 from outlast.sdk.errors import NotReadable, PayloadTooLarge, TaskError
@@ -88,6 +90,15 @@ def test_small_values_are_not_compressed_and_damaged_ones_not_expanded() -> None
     assert len(big.data) < 100
     with pytest.raises(Unreadable):
         chain.decode(bomb)
+
+
+def test_a_small_piece_that_would_grow_over_the_bound_is_not_expanded() -> None:
+    honest = Chain([Zstd()]).encode(plain(b'"' + b"a" * 5000 + b'"'))
+    bomb = zstandard.ZstdCompressor().compress(bytes(PAYLOAD_BYTES_MAX + 1))
+
+    with pytest.raises(Unreadable, match="says that it has"):
+        Chain([Zstd()]).decode(Payload(CODED, bomb, metadata=honest.metadata))
+    assert len(bomb) < 10_000
 
 
 def test_a_missing_codec_is_named() -> None:

@@ -183,6 +183,10 @@ class Reader:
             tasks = [task for task in listed.rows if not task.closed_at]
         return await fetched(_run_info(row, tasks), self.blobs)
 
+    async def queue_of_run(self, namespace: str, workflow_id: str, run_id: str) -> str:
+        """Return the queue that a run's turns wait in. Raises NotFound."""
+        return (await self._run(namespace, workflow_id, run_id)).queue
+
     async def describe_task(self, namespace: str, task_id: str) -> TaskInfo:
         """Return what the row says of a task."""
         return await fetched(info_of_task(task_of(await self._task(namespace, task_id))), self.blobs)

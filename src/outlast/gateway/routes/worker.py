@@ -1,30 +1,42 @@
 """The worker protocol: the requests of ``core.inputs`` and their replies, and the reads of a Transport."""
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 from outlast.core.admin import CreateNamespace, DeleteNamespace, DescribeWorkers, UpdateNamespace
 from outlast.core.carriers import payloads_in
-from outlast.core.errors import Invalid, TooLarge
+from outlast.core.errors import Invalid, NotFound, TooLarge
 from outlast.core.inputs import (
+    AnswerQueries,
     AwaitTask,
     AwaitWorkflow,
     Begin,
+    CancelTask,
+    CancelWorkflow,
     CompleteTasks,
     CompleteWorkflowTasks,
     DescribeTask,
     DescribeWorkflow,
+    EnqueueTask,
+    EnqueueTasks,
     Heartbeat,
     Poll,
+    QueryWorkflow,
     Request,
     ReturnTasks,
+    SignalWorkflow,
+    StartWorkflow,
+    StartWorkflows,
     StopWorker,
+    TerminateWorkflow,
 )
 from outlast.core.replies import Refused, Reply, TaskInfo
 from outlast.gateway.auth import EVERY, LOCAL
 from outlast.gateway.exchange import Answer, Exchange
 from outlast.gateway.problems import status_of
 from outlast.gateway.reading import UNREADABLE, malformed, read_list, read_query
+from outlast.gateway.route import Right
 from outlast.gateway.taken import (
     WireAttempts,
     WireHistory,
@@ -36,9 +48,32 @@ from outlast.protocol.again import may_wait
 from outlast.protocol.transport import RunsAsked, TasksAsked
 from outlast.protocol.wire import CALLS_MAX, JSON, MSGPACK, decode_request, decode_requests, encode
 
-_OF_WORKERS: Final = (Poll, Begin, Heartbeat, CompleteTasks, ReturnTasks, CompleteWorkflowTasks, StopWorker)
-_READS: Final = (DescribeWorkflow, DescribeTask, AwaitWorkflow, AwaitTask, DescribeWorkers)
 _OF_NAMESPACES: Final = (CreateNamespace, UpdateNamespace, DeleteNamespace)
+NEEDS: Final[dict[type[Request], Right]] = {
+    AnswerQueries: Right.WORK,
+    Begin: Right.WORK,
+    CompleteTasks: Right.WORK,
+    CompleteWorkflowTasks: Right.WORK,
+    Heartbeat: Right.WORK,
+    Poll: Right.WORK,
+    ReturnTasks: Right.WORK,
+    StopWorker: Right.WORK,
+    AwaitTask: Right.READ,
+    AwaitWorkflow: Right.READ,
+    DescribeTask: Right.READ,
+    DescribeWorkers: Right.READ,
+    DescribeWorkflow: Right.READ,
+    QueryWorkflow: Right.READ,
+    CancelTask: Right.OPERATE,
+    CancelWorkflow: Right.OPERATE,
+    EnqueueTask: Right.OPERATE,
+    EnqueueTasks: Right.OPERATE,
+    SignalWorkflow: Right.OPERATE,
+    StartWorkflow: Right.OPERATE,
+    StartWorkflows: Right.OPERATE,
+    TerminateWorkflow: Right.OPERATE,
+    **dict.fromkeys(_OF_NAMESPACES, Right.ADMINISTER),
+}
 
 
 async def call(exchange: Exchange) -> Answer:
@@ -93,6 +128,8 @@ async def history(exchange: Exchange) -> Answer:
     if "work" not in exchange.caller.rights:
         exchange.caller.require("read", exchange.namespace)
     asked = read_query(exchange.query_string, WireHistory)
+    if "read" not in exchange.caller.rights:
+        await _require_own_run(exchange, asked.run_id, asked.workflow_id)
     wait = wait_of(asked.wait)
     reading = exchange.engine.read_history(
         exchange.namespace, asked.workflow_id, asked.run_id, first_event_id=asked.first_event_id, wait=wait
@@ -160,33 +197,49 @@ async def _admit(exchange: Exchange, request: Request) -> None:
     """
     caller = exchange.caller
     if caller is not LOCAL:
-        if isinstance(request, _OF_WORKERS):
-            caller.require("work", exchange.namespace)
-        elif isinstance(request, _OF_NAMESPACES):
-            caller.require("administer", "")
-        else:
-            caller.require("read" if isinstance(request, _READS) else "operate", exchange.namespace)
+        caller.require(NEEDS[type(request)], "" if isinstance(request, _OF_NAMESPACES) else exchange.namespace)
         if isinstance(request, Poll):
             caller.require_queues(request.queues)
         elif EVERY not in caller.queues:
-            await _require_own_tasks(exchange, request)
+            await _require_own(exchange, request)
     if any(payload.blob for payload in payloads_in(request)):
         raise Invalid("invalid_request", "A payload refers to stored data.", remedy="Send the data itself.")
 
 
-async def _require_own_tasks(exchange: Exchange, request: Request) -> None:
-    """Raise Denied when a worker that is bound to queues speaks of a task of another queue."""
+async def _require_own(exchange: Exchange, request: Request) -> None:
+    """Raise Denied when a worker that is bound to queues speaks of a task or a run of another queue."""
+    tasks: set[str] = set()
+    runs: set[str] = set()
     match request:
-        case Begin() | ReturnTasks():
-            ids = {token.task_id for token in request.tokens}
+        case Begin():
+            tasks = {token.task_id for token in request.tokens}
         case Heartbeat() | CompleteTasks():
-            ids = {item.token.task_id for item in request.items}
+            tasks = {item.token.task_id for item in request.items}
+        case ReturnTasks():
+            tasks = {token.task_id for token in request.tokens}
+            runs = {token.run_id for token in request.workflow_tokens}
+        case CompleteWorkflowTasks():
+            done = {item.token.run_id for item in request.done}
+            runs = done | {item.token.run_id for item in request.not_done}
+        case AnswerQueries():
+            runs = {item.token.run_id for item in request.items}
         case _:
             return
-    for id_ in ids:
+    for id_ in tasks:
         info = await exchange.ask(DescribeTask(task_id=id_))
         if isinstance(info, TaskInfo):
             exchange.caller.require_queues((info.queue,))
+    for id_ in runs:
+        await _require_own_run(exchange, id_)
+
+
+async def _require_own_run(exchange: Exchange, run_id: str, workflow_id: str = "") -> None:
+    """Raise Denied unless the run's queue is one of the caller's; one that is not there is anybody's."""
+    if EVERY in exchange.caller.queues:
+        return
+    with suppress(NotFound):
+        queue = await exchange.engine.reader.queue_of_run(exchange.namespace, workflow_id, run_id)
+        exchange.caller.require_queues((queue,))
 
 
 def _read(exchange: Exchange, value: object) -> Answer:
