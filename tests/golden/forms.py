@@ -18,6 +18,7 @@ from msgspec import inspect
 from outlast.core import commands, events, writes
 from outlast.core.admin import NamespaceInfo
 from outlast.core.failure import Failure
+from outlast.core.feed import Changes
 from outlast.core.inputs import TaskToken, WorkflowToken
 from outlast.core.payload import Payload
 from outlast.core.replies import WorkflowOutcome
@@ -28,11 +29,11 @@ DEPTH_MAX = 3  # of a struct in itself: a failure with causes
 
 ROWS = (
     writes.RunRow, writes.HistoryRow, writes.ParkedRow, writes.TaskRow, writes.AttemptRow, writes.TimerRow,
-    writes.DedupRow, writes.MessageRow, writes.LabelsRow,
+    writes.DedupRow, writes.MessageRow, writes.LabelsRow, writes.FeedRow,
 )  # fmt: skip
 BLOBS = (
     writes.RunFixed, writes.RunState, writes.TaskSpec, writes.TaskStatus, WorkflowOutcome, Failure, Payload, RetryPolicy,
-    TaskToken, WorkflowToken, NamespaceInfo,
+    TaskToken, WorkflowToken, NamespaceInfo, Changes,
 )  # fmt: skip
 GROUPS: dict[str, tuple[Any, ...]] = {
     "events": get_args(events.Event),

@@ -16,6 +16,7 @@ CODES: Final[dict[str, str]] = {
     "invalid_request": "The request does not have the shape or range that it must have.",
     "invalid_query": "The filter of a list cannot be read.",
     "invalid_cursor": "The cursor is not one that a list gave.",
+    "cursor_expired": "What follows the cursor is not kept any more.",
     "unknown_field": "The request has a field that is not known.",
     "payload_too_large": "A payload is over the limit.",
     "body_too_large": "The body of the request is over the limit.",

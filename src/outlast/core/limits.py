@@ -35,6 +35,14 @@ LIST_LIMIT_MAX: Final = 500  # rows of one page
 LIST_SCAN_ROWS: Final = 2_000  # rows that a list looks at before other work has a turn
 LIST_SCANS_MAX: Final = 100  # such stretches of one page or count, about a second; then the page comes back short
 CURSOR_BYTES_MAX: Final = 2_000
+FEED_PAGE_EVENTS: Final = 200  # of one page of the feed: read while the engine waits, so a few milliseconds
+FEED_PAGE_BYTES: Final = 512 * 1024  # of the rows behind it; a page has at least one of them
+FEED_ROW_ENTRIES: Final = (
+    1_000  # of one stored row of the feed: a large commit has several, so that no page decodes it whole
+)
+FEED_COMMITS_MAX: Final = 1_000_000  # the feed goes back so many commits of its shard, and no further than FEED_AGE_MAX
+FEED_PRUNED_ROWS: Final = 1_000  # stored rows of the feed that are dropped before other work has a turn
+FEED_READERS_MAX: Final = 10_000  # who waits for the next event of a feed
 FAILURE_TEXT_BYTES_MAX: Final = 16 * 1024  # message and trace each; cut with a marker
 FAILURE_DEPTH_MAX: Final = 10
 ATTEMPTS_MAX: Final = 1_000_000  # of one task; 0 stands for no bound
@@ -98,6 +106,7 @@ WORKFLOW_TASK_TIMEOUT_MAX: Final = Nanos(120 * SECOND)
 WORKFLOW_TASK_BACKOFF_FIRST: Final = Nanos(1 * SECOND)  # after a failed workflow task, doubling
 WORKFLOW_TASK_BACKOFF_MAX: Final = Nanos(10 * MINUTE)
 STICKY_TIMEOUT: Final = Nanos(5 * SECOND)  # a run waits this long for the worker that has it in memory
+FEED_AGE_MAX: Final = Nanos(7 * DAY)  # a reader that was away longer begins anew
 IDEMPOTENCY_WINDOW: Final = Nanos(24 * HOUR)
 START_TO_CLOSE: Final = Nanos(10 * MINUTE)
 QUERY_WAIT: Final = Nanos(10 * SECOND)  # a query that does not say how long it may be held

@@ -330,6 +330,21 @@ class LabelsRow(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=
     items: tuple[tuple[str, str | int | float | bool], ...] = ()  # a list has an item for each of its values
 
 
+class FeedRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What commit ``number`` did in a namespace, for the feed: ``changes`` names rows of histories, attempts and tasks.
+
+    A commit that did much has several rows; ``first`` counts the events of those before this one, ``count`` its own. ``changes``
+    is an encoded core.feed.Changes.
+    """
+
+    namespace: str
+    number: int
+    first: int
+    count: int
+    at: int
+    changes: bytes
+
+
 @dataclass(slots=True)
 class Batch:
     """Everything one commit changes. Keys are primary keys; a later row of the same entity replaces the earlier."""
@@ -365,6 +380,7 @@ class Batch:
     # what goes with all that belongs to it, before anything is added
     forgotten_runs: dict[str, None] = field(default_factory=dict[str, None])
     forgotten_tasks: dict[str, None] = field(default_factory=dict[str, None])
+    feed: list[FeedRow] = field(default_factory=list[FeedRow])
 
     def rows(self) -> int:
         """Return how many rows the batch writes or deletes."""
@@ -373,6 +389,7 @@ class Batch:
             + len(self.tasks) + len(self.task_moves) + len(self.attempts) + len(self.timers)
             + len(self.dropped_timers) + len(self.dedup) + len(self.counters) + len(self.outbox) + len(self.received)
             + len(self.labels) + len(self.namespaces) + len(self.forgotten_runs) + len(self.forgotten_tasks)
+            + len(self.feed)
         )  # fmt: skip
 
 

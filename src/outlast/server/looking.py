@@ -8,10 +8,11 @@ import apsw
 
 from outlast.core.admin import NamespaceInfo
 from outlast.core.errors import NotFound
+from outlast.core.feed import Place as FeedPlace
 from outlast.core.writes import AttemptRow, HistoryRow, Load, Page, RunRow, TaskRow
-from outlast.store.base import RunFilter, StoreError, Stretch, Tally, TaskFilter, Turns, Waiting
+from outlast.store.base import FeedFound, RunFilter, StoreError, Stretch, Tally, TaskFilter, Turns, Waiting
 from outlast.store.migrate import migrations_in
-from outlast.store.sqlite import listing, opening, reading
+from outlast.store.sqlite import feed, listing, opening, reading
 from outlast.store.sqlite.connection import Connection
 
 BUSY_MILLISECONDS: Final = 5_000
@@ -101,6 +102,14 @@ class ReadOnlyStore:
     async def read_counters(self, namespace: str) -> dict[str, int]:
         """Return the counters of a namespace."""
         return self._read(lambda connection: reading.read_counters(connection, namespace))
+
+    async def read_feed(self, namespace: str, *, after: FeedPlace, events_max: int, bytes_max: int) -> FeedFound:
+        """Return what a feed has behind ``after``."""
+        return self._read(
+            lambda connection: feed.read_feed(
+                connection, 0, namespace, after=after, events_max=events_max, bytes_max=bytes_max
+            )
+        )
 
     def schema(self) -> int:
         """Return the number of the newest migration that the file has."""

@@ -73,6 +73,7 @@ def copied(batch: Batch) -> Batch:
         namespaces=dict(batch.namespaces),
         forgotten_runs=dict(batch.forgotten_runs),
         forgotten_tasks=dict(batch.forgotten_tasks),
+        feed=list(batch.feed),
     )
 
 

@@ -4,12 +4,14 @@ A store keeps the rows of one shard. It has one write path, ``commit``, and read
 passes the one conformance suite in tests/store.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from outlast.core.admin import NamespaceInfo
+from outlast.core.feed import Entry
+from outlast.core.feed import Place as FeedPlace
 from outlast.core.units import Fence
 from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, HistoryRow, Load, Page, RunRow, TaskRow
 from outlast.query.predicate import Predicate
@@ -104,6 +106,36 @@ class TaskFilter:
     scan: int = 0
 
 
+@dataclass(slots=True, frozen=True)
+class TaskNames:
+    """What the feed tells of a task beside its id; ``run_id`` of an activity only."""
+
+    type: str
+    queue: str
+    run_id: str = ""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class FeedFound:
+    """What a feed has behind a place, as of one committed state.
+
+    The rows that ``entries`` name are by their keys; one that is missing has been forgotten. ``more``: the bounds were met, there
+    may be more behind the last entry. ``identity`` and ``incarnation`` tell this store from every other one, ``last`` is the
+    number of its last commit. What is at ``floor`` or behind it (a place of the namespace) is not kept any more.
+    """
+
+    identity: int
+    incarnation: int
+    last: int
+    floor: FeedPlace
+    entries: Sequence[Entry]
+    more: bool
+    history: Mapping[tuple[str, int], HistoryRow]  # by (run id, first event id)
+    attempts: Mapping[tuple[str, int], AttemptRow]  # by (task id, lease)
+    tasks: Mapping[str, TaskNames]
+    runs: Mapping[str, tuple[str, str]]  # workflow id and type, by run id; those of the tasks too
+
+
 class Store(Protocol):
     """The rows of a shard."""
 
@@ -135,6 +167,8 @@ class Store(Protocol):
 
         ``runs`` and ``tasks`` are added, ``run_moves`` and ``task_moves`` change rows that are stored. Runs that close make
         room for runs that open; ``unparked`` comes before ``parked``, ``dropped_timers`` before ``timers``.
+        ``feed`` rows are added as they are, in the same transaction: ``read_feed`` shows no commit without them. A namespace
+        whose row goes takes its feed along.
         Of several late attempt rows of one lease the first stays. A row that is there already, or is to move and is not
         there, makes the batch UNKNOWN with nothing written: it is a mistake of the owner's.
         """
@@ -176,6 +210,23 @@ class Store(Protocol):
 
     async def read_counters(self, namespace: str) -> dict[str, int]:
         """Return the committed counters of a namespace by name."""
+        ...
+
+    async def read_feed(self, namespace: str, *, after: FeedPlace, events_max: int, bytes_max: int) -> FeedFound:
+        """Return what the feed of a namespace has behind ``after``, in order (core/feed.py).
+
+        Bounds, of which at least one entry is left over: about ``events_max`` events, and ``bytes_max`` bytes of the rows that
+        the entries name. Everything in the answer is of one committed state, and every commit of that state is in it: who
+        has read up to ``last`` will never see an event appear before that place.
+        """
+        ...
+
+    async def forget_feed(self, namespace: str, *, before: int, through: int, rows_max: int) -> int:
+        """Drop from the beginning of a feed what commits before the instant ``before``, or up to number ``through``, wrote.
+
+        About ``rows_max`` rows are dropped at once, and never a part of a commit; return how many. The place up to which it was
+        dropped is kept in the same transaction (``FeedFound.floor``). Histories and tasks stay.
+        """
         ...
 
     async def forget_dedup(self, *, before_period: int) -> int:

@@ -3,10 +3,12 @@
 Entities are noted as touched and written out once, when the batch is taken, however often they moved.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 from outlast.core import codec
 from outlast.core.admin import NamespaceInfo
+from outlast.core.feed import Changes, rows_of
 from outlast.core.labels import labels_of
 from outlast.core.replies import RunStatus, TaskState
 from outlast.core.run import Run
@@ -51,6 +53,8 @@ class Gather:
     namespaces: dict[str, NamespaceInfo | None] = field(default_factory=dict[str, NamespaceInfo | None])
     forgotten_runs: dict[str, None] = field(default_factory=dict[str, None])
     forgotten_tasks: dict[str, None] = field(default_factory=dict[str, None])
+    # standalone tasks that have ended: namespace, id, state, instant
+    closed: list[tuple[str, str, TaskState, int]] = field(default_factory=list[tuple[str, str, TaskState, int]])
     renew: bool = False
     opened: int = 0  # runs made in this batch: orders them
     parked: int = 0  # events that were parked
@@ -134,8 +138,24 @@ class Gather:
         batch.forgotten_runs = self.forgotten_runs
         batch.forgotten_tasks = self.forgotten_tasks
         batch.bytes = self.bytes
+        batch.feed = rows_of(self.number, now, self._changes(batch))
         self._begin_next()
         return batch
+
+    def _changes(self, batch: Batch) -> dict[str, Changes]:
+        """Return what the batch does in each namespace, for the feed."""
+        found: defaultdict[str, Changes] = defaultdict(Changes)
+        for page in batch.history:
+            found[self.runs[page.run_id].namespace].history.append((page.run_id, page.first_event_id, page.count))
+        for task in batch.tasks.values():
+            if not task.run_id:
+                found[task.namespace].enqueued.append(task.task_id)
+        for row in batch.attempts:
+            if not row.late:  # a late word ends nothing: it is evidence
+                found[row.namespace].attempts.append((row.task_id, row.lease))
+        for namespace, task_id, state, at in self.closed:
+            found[namespace].closed.append((task_id, state, at))
+        return found
 
     def _take_run(self, batch: Batch, run: Run) -> None:
         if run.fresh:
@@ -174,6 +194,7 @@ class Gather:
         self.namespaces = {}
         self.forgotten_runs = {}
         self.forgotten_tasks = {}
+        self.closed = []
         self.renew = False
         self.opened = 0
         self.parked = 0

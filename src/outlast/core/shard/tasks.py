@@ -167,6 +167,7 @@ def after_close(
     _answer_waiters(shard, task)
     dedup.keep_task(shard, task)
     if not task.run_id:
+        shard.gather.closed.append((task.namespace, task.task_id, task.state, task.closed_at))
         return
     run = shard.runs[task.run_id]
     activity = run.state.activities.get(task.scheduled_event_id)

@@ -1,6 +1,6 @@
 """Reads over ``Tables`` beside the loads: histories, attempts and lists, with the answers that a database gives."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from copy import copy
@@ -8,9 +8,12 @@ from itertools import islice
 from typing import TypeVar
 
 from outlast.core import limits
+from outlast.core.feed import Place as FeedPlace
+from outlast.core.feed import What, entries_of
 from outlast.core.writes import AttemptRow, HistoryRow, RunRow, TaskRow
 from outlast.query.evaluate import matches
-from outlast.store.base import Place, RunFilter, Stretch, Tally, TaskFilter, Turns, Waiting
+from outlast.store.base import FeedFound, Place, RunFilter, Stretch, Tally, TaskFilter, TaskNames, Turns, Waiting
+from outlast.store.feed import pages_of, within
 from outlast.store.memory.keys import SortedKeys
 from outlast.store.memory.tables import Tables
 from outlast.store.references import digests_in
@@ -39,6 +42,45 @@ def read_attempts(tables: Tables, task_id: str) -> list[AttemptRow]:
     """Return how the leases of a task ended, in order of (lease, late)."""
     rows = tables.attempts.get(task_id, {})
     return [copy(rows[key]) for key in sorted(rows)]
+
+
+def read_feed(tables: Tables, namespace: str, *, after: FeedPlace, events_max: int, bytes_max: int) -> FeedFound:
+    """Return what a feed has behind ``after``."""
+    rows = tables.feed.get(namespace, [])
+    begin = bisect_left(rows, after.number, key=lambda row: row.number)
+    entries = entries_of(islice(rows, begin, None), after=after, events_max=events_max)
+    ended = not entries or (entries[-1].end >= (rows[-1].number, rows[-1].first + rows[-1].count))
+
+    def page(run_id: str, first_event_id: int) -> HistoryRow | None:
+        pages = tables.history.get(run_id, [])
+        at = bisect_left(pages, first_event_id, key=lambda row: row.first_event_id)
+        return copy(pages[at]) if at < len(pages) and pages[at].first_event_id == first_event_id else None
+
+    history = pages_of(entries, page, bytes_max=bytes_max)
+    attempts = {
+        (entry.id, entry.key): copy(row)
+        for entry in entries
+        if entry.what is What.ATTEMPT and (row := tables.attempts.get(entry.id, {}).get((entry.key, 0))) is not None
+    }
+    cut = within(entries, history, attempts, bytes_max=bytes_max)
+    tasks = {
+        entry.id: TaskNames(row.type, row.queue, row.run_id)
+        for entry in cut
+        if entry.what is not What.HISTORY and (row := tables.tasks.get(entry.id)) is not None
+    }
+    run_ids = {entry.id for entry in cut if entry.what is What.HISTORY} | {task.run_id for task in tasks.values()}
+    return FeedFound(
+        identity=tables.identity,
+        incarnation=tables.incarnation,
+        last=tables.held.last_number,
+        floor=tables.feed_floors.get(namespace, FeedPlace(0)),
+        entries=cut,
+        more=len(cut) < len(entries) or not ended,
+        history=history,
+        attempts=attempts,
+        tasks=tasks,
+        runs={id_: (row.workflow_id, row.type) for id_ in run_ids if (row := tables.runs.get(id_)) is not None},
+    )
 
 
 def list_runs(tables: Tables, wanted: RunFilter) -> Stretch[RunRow]:

@@ -6,9 +6,10 @@ from typing import Final
 
 from outlast.core.admin import NamespaceInfo
 from outlast.core.errors import InvariantBroken
+from outlast.core.feed import Place as FeedPlace
 from outlast.core.units import Fence
 from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, HistoryRow, Load, Page, RunRow, TaskRow
-from outlast.store.base import RunFilter, StoreError, Stretch, Tally, TaskFilter, Turns, Waiting
+from outlast.store.base import FeedFound, RunFilter, StoreError, Stretch, Tally, TaskFilter, Turns, Waiting
 from outlast.store.memory import reading
 from outlast.store.memory.tables import Tables
 
@@ -95,6 +96,14 @@ class MemoryStore:
     async def read_counters(self, namespace: str) -> dict[str, int]:
         """Return the counters of a namespace."""
         return {name: value for (of, name), value in self._tables().counters.items() if of == namespace}
+
+    async def read_feed(self, namespace: str, *, after: FeedPlace, events_max: int, bytes_max: int) -> FeedFound:
+        """Return what a feed has behind ``after``."""
+        return reading.read_feed(self._tables(), namespace, after=after, events_max=events_max, bytes_max=bytes_max)
+
+    async def forget_feed(self, namespace: str, *, before: int, through: int, rows_max: int) -> int:
+        """Drop the oldest rows of a feed; return how many."""
+        return self._tables().forget_feed(namespace, before=before, through=through, rows_max=rows_max)
 
     async def forget_dedup(self, *, before_period: int) -> int:
         """Drop the dedup rows of periods before ``before_period``; return how many."""

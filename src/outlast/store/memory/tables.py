@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar, assert_never
 
 from outlast.core.admin import NamespaceInfo
 from outlast.core.errors import InvariantBroken, invariant
+from outlast.core.feed import Place as FeedPlace
 from outlast.core.replies import TaskState
 from outlast.core.units import SECOND, Fence
 from outlast.core.writes import (
@@ -21,6 +22,7 @@ from outlast.core.writes import (
     Claim,
     CommitOutcome,
     DedupRow,
+    FeedRow,
     HistoryRow,
     LabelsRow,
     Load,
@@ -78,6 +80,9 @@ class Tables:
     received: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
 
     namespaces: dict[str, NamespaceInfo] = field(default_factory=dict[str, NamespaceInfo])
+    identity: int = 1
+    feed: dict[str, list[FeedRow]] = field(default_factory=dict[str, list[FeedRow]])
+    feed_floors: dict[str, FeedPlace] = field(default_factory=dict[str, FeedPlace])
     labels: dict[str, dict[str, tuple[Value, ...]]] = field(default_factory=dict[str, dict[str, tuple[Value, ...]]])
 
     runs_named: dict[tuple[str, str], list[str]] = field(default_factory=dict[tuple[str, str], list[str]])
@@ -143,8 +148,12 @@ class Tables:
                 self.namespaces.pop(name, None)
                 for key in [key for key in self.counters if key[0] == name]:
                     del self.counters[key]
+                self.feed.pop(name, None)
+                self.feed_floors.pop(name, None)
             else:
                 self.namespaces[name] = info
+        for row in batch.feed:
+            self.feed.setdefault(row.namespace, []).append(row)
         for labels in batch.labels.values():
             self._put_labels(labels)
         for message in batch.outbox:
@@ -157,6 +166,23 @@ class Tables:
             max(held.last_at, batch.at),
         )
         return CommitOutcome.DONE
+
+    def forget_feed(self, namespace: str, *, before: int, through: int, rows_max: int) -> int:
+        """Drop the oldest rows of a feed, at most ``rows_max`` and the rest of a commit; return how many."""
+        rows = self.feed.get(namespace, [])
+        count = 0
+        for row in rows:
+            if not (row.at < before or row.number <= through):
+                break
+            if count >= rows_max and row.number != rows[count - 1].number:
+                break
+            count += 1
+        if count:
+            self.feed_floors[namespace] = FeedPlace(
+                rows[count - 1].number, rows[count - 1].first + rows[count - 1].count
+            )
+            del rows[:count]
+        return count
 
     def load(self, load: Load) -> Page:
         """Return the page that ``load`` asks for."""

@@ -81,6 +81,11 @@ FORGET_TASKS: Final = (
 )
 ADD_MESSAGE: Final = _insert("outbox", 5)
 SET_RECEIVED: Final = _insert("received", 3, verb="INSERT OR REPLACE")
+ADD_FEED: Final = _insert("feed", 6)
+DROP_FEEDS: Final = (
+    Bulk("DELETE FROM feed WHERE namespace IN (", ")", width=1),
+    Bulk("DELETE FROM feed_floors WHERE namespace IN (", ")", width=1),
+)
 
 # Loads.
 RUN_BY_ID: Final = f"SELECT {RUN} FROM runs WHERE run_id = ?"
@@ -148,6 +153,30 @@ TURNS: Final = (
 NAMESPACES: Final = "SELECT settings FROM namespaces ORDER BY name"
 COUNTERS_OF: Final = "SELECT name, value FROM counters WHERE namespace = ?"
 ATTEMPTS: Final = f"SELECT {ATTEMPT} FROM attempts WHERE task_id = ? ORDER BY lease, late"
+
+# The feed: its rows behind a place, its end, what they name, and what of it is over.
+FEED: Final = (
+    "SELECT namespace, number, first, count, at, changes FROM feed "
+    "WHERE namespace = ?1 AND number >= ?2 AND (number > ?2 OR first + count > ?3) ORDER BY number, first"
+)
+FEED_END: Final = "SELECT number, first + count FROM feed WHERE namespace = ? ORDER BY number DESC, first DESC LIMIT 1"
+FEED_FLOOR: Final = "SELECT number, seen FROM feed_floors WHERE namespace = ?"
+FEED_OF_STORE: Final = (
+    "SELECT last_number, incarnation, (SELECT value FROM meta WHERE key = 'identity') FROM shards WHERE shard = ?"
+)
+HISTORY_PAGE: Final = "SELECT count, blob FROM history WHERE run_id = ? AND first_event_id = ?"
+ATTEMPT_OF_LEASE: Final = f"SELECT {ATTEMPT} FROM attempts WHERE task_id = ? AND lease = ? AND late = 0"
+TASK_NAMES: Final = f"SELECT task_id, type, queue, run_id FROM {_IDS} CROSS JOIN tasks ON task_id = wanted"
+RUN_NAMES: Final = f"SELECT run_id, workflow_id, type FROM {_IDS} CROSS JOIN runs ON run_id = wanted"
+FEED_PRUNED: Final = (
+    "SELECT number FROM (SELECT number, at FROM feed WHERE namespace = ? ORDER BY number, first LIMIT ?) "
+    "WHERE at < ? OR number <= ? ORDER BY number DESC LIMIT 1"
+)
+SET_FEED_FLOOR: Final = (
+    "INSERT OR REPLACE INTO feed_floors SELECT namespace, number, first + count FROM feed "
+    "WHERE namespace = ? AND number = ? ORDER BY first DESC LIMIT 1"
+)
+FORGET_FEED: Final = "DELETE FROM feed WHERE namespace = ? AND number <= ?"
 
 # Dedup rows of periods that are over: the end of the next slice of the key, then the slice's rows.
 DEDUP_SLICE_END: Final = (

@@ -44,7 +44,7 @@ def load(connection: Connection, wanted: Load) -> Page:
             rows = _rows(connection, queries.TIMERS, (*after, max(limit, 0)))
             return Page(timers=msgspec.convert(rows, list[TimerRow]))
         case LoadReadyRuns(after=after, limit=limit):
-            with _one_state(connection):
+            with one_state(connection):
                 rows = _rows(connection, queries.READY_RUNS, (*after, max(limit, 0)))
                 return _with_parked(connection, msgspec.convert(rows, list[RunRow]))
         case LoadLeasedTasks(after=after, limit=limit):
@@ -110,7 +110,7 @@ def read_counters(connection: Connection, namespace: str) -> dict[str, int]:
 def _load_keys(connection: Connection, wanted: LoadKeys) -> Page:
     if not wanted.workflows and not wanted.runs and not (wanted.tasks and wanted.dedup):
         return _load_found(connection, wanted)  # one statement sees one commit by itself
-    with _one_state(connection):
+    with one_state(connection):
         return _load_found(connection, wanted)
 
 
@@ -153,7 +153,7 @@ def _rows(connection: Connection, sql: str, values: Sequence[Any]) -> list[Any]:
 
 
 @contextmanager
-def _one_state(connection: Connection) -> Generator[None]:
+def one_state(connection: Connection) -> Generator[None]:
     """Let several statements see the same commit, although the writer goes on between them."""
     connection.execute("BEGIN")
     try:

@@ -16,11 +16,12 @@ from typing import Final, TypeVar
 import apsw
 
 from outlast.core.admin import NamespaceInfo
+from outlast.core.feed import Place as FeedPlace
 from outlast.core.units import SECOND, Fence
 from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, HistoryRow, Load, Page, RunRow, TaskRow
-from outlast.store.base import RunFilter, StoreError, Stretch, Tally, TaskFilter, Turns, Waiting
+from outlast.store.base import FeedFound, RunFilter, StoreError, Stretch, Tally, TaskFilter, Turns, Waiting
 from outlast.store.migrate import migrate, migrations_in
-from outlast.store.sqlite import listing, opening, queries, reading, references, writing
+from outlast.store.sqlite import feed, listing, opening, queries, reading, references, writing
 from outlast.store.sqlite.checkpointer import Checkpointer
 from outlast.store.sqlite.connection import Connection, connect
 from outlast.store.sqlite.lock import FileLock, Holder
@@ -186,6 +187,20 @@ class SqliteStore:
     async def read_counters(self, namespace: str) -> dict[str, int]:
         """Return the counters of a namespace."""
         return await self._read(lambda connection: reading.read_counters(connection, namespace))
+
+    async def read_feed(self, namespace: str, *, after: FeedPlace, events_max: int, bytes_max: int) -> FeedFound:
+        """Return what a feed has behind ``after``."""
+        return await self._read(
+            lambda connection: feed.read_feed(
+                connection, self.shard, namespace, after=after, events_max=events_max, bytes_max=bytes_max
+            )
+        )
+
+    async def forget_feed(self, namespace: str, *, before: int, through: int, rows_max: int) -> int:
+        """Drop the oldest rows of a feed; return how many. Raises StoreError when nothing could be written."""
+        return await self._submit(
+            lambda: self._forget_feed(namespace, before=before, through=through, rows_max=rows_max)
+        )
 
     async def named_blobs(self, digests: AbstractSet[str]) -> set[str]:
         """Return those of ``digests`` that a row names; read in a thread of its own."""
@@ -389,6 +404,14 @@ class SqliteStore:
             self._break_on_failed_sync(error)
             raise opening.said(error, self.path) from error
         return writer.changes(), end[0] if end else None
+
+    def _forget_feed(self, namespace: str, *, before: int, through: int, rows_max: int) -> int:
+        writer = self._connection()
+        try:
+            return feed.forget_feed(writer, namespace, before=before, through=through, rows_max=rows_max)
+        except apsw.Error as error:
+            self._break_on_failed_sync(error)
+            raise opening.said(error, self.path, writer) from error
 
     def _wal_grew(self, _connection: object, _database: str, pages: int) -> int:
         self._wal_pages = pages

@@ -13,7 +13,7 @@ import msgspec
 
 from outlast.core import codec
 from outlast.core.errors import InvariantBroken
-from outlast.core.writes import Batch, CommitOutcome, HistoryRow, LabelsRow, RunMove, TaskMove
+from outlast.core.writes import Batch, CommitOutcome, FeedRow, HistoryRow, LabelsRow, RunMove, TaskMove
 from outlast.store.compression import pack
 from outlast.store.sqlite import queries
 from outlast.store.sqlite.bulk import Bulk
@@ -122,6 +122,10 @@ def _write(connection: Connection, batch: Batch) -> None:
         gone = [(name,) for name, info in batch.namespaces.items() if info is None]
         queries.DROP_NAMESPACE.run(connection, gone)
         queries.DROP_COUNTERS.run(connection, gone)
+        for statement in queries.DROP_FEEDS:
+            statement.run(connection, gone)
+    if batch.feed:
+        queries.ADD_FEED.run(connection, map(_stored_feed, batch.feed))
     if batch.outbox:
         queries.ADD_MESSAGE.run(connection, map(_tuple_of, batch.outbox))
     if batch.received:
@@ -170,6 +174,10 @@ def _forget(connection: Connection, batch: Batch) -> None:
 def _stored_labels(row: LabelsRow) -> Iterator[tuple[Any, ...]]:
     for n, (name, value) in enumerate(row.items):
         yield row.id, name, n, stored(value), row.namespace, row.of, row.at
+
+
+def _stored_feed(row: FeedRow) -> tuple[str, int, int, int, int, bytes]:
+    return row.namespace, row.number, row.first, row.count, row.at, pack(row.changes)
 
 
 def _stored_history(row: HistoryRow) -> tuple[str, int, int, bytes]:
