@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from outlast.core.admin import NamespaceInfo
+from outlast.core.feed import Place
 from outlast.core.inputs import (
     CompleteTasks,
     Completion,
@@ -24,7 +25,7 @@ from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, History
 from outlast.engine.frontend import Engine
 from outlast.engine.inprocess import InProcessTransport
 from outlast.server.clock import GuardedClock, SystemEntropy
-from outlast.store.base import BlobStore, RunFilter, StoreError, Stretch, Tally, TaskFilter, Turns, Waiting
+from outlast.store.base import BlobStore, FeedFound, RunFilter, StoreError, Stretch, Tally, TaskFilter, Turns, Waiting
 from outlast.store.memory.blobs import MemoryBlobStore
 from outlast.store.memory.store import MemoryStore
 from outlast.store.memory.tables import Tables
@@ -124,6 +125,12 @@ class FaultyStore:
 
     async def read_counters(self, namespace: str) -> dict[str, int]:
         return await self.inner.read_counters(namespace)
+
+    async def read_feed(self, namespace: str, *, after: Place, events_max: int, bytes_max: int) -> FeedFound:
+        return await self.inner.read_feed(namespace, after=after, events_max=events_max, bytes_max=bytes_max)
+
+    async def forget_feed(self, namespace: str, *, before: int, through: int, rows_max: int) -> int:
+        return await self.inner.forget_feed(namespace, before=before, through=through, rows_max=rows_max)
 
     async def forget_dedup(self, *, before_period: int) -> int:
         return await self.inner.forget_dedup(before_period=before_period)

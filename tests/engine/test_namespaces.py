@@ -16,6 +16,7 @@ from outlast.core.admin import (
     WorkersInfo,
 )
 from outlast.core.errors import Busy, Conflict, Invalid, NotFound, TooLarge
+from outlast.core.feed import Place
 from outlast.core.inputs import CancelTask, DescribeTask, EnqueueTasks, ShardRequest, TerminateWorkflow
 from outlast.core.limits import PAYLOAD_INLINE_BYTES_MAX
 from outlast.core.payload import Payload
@@ -26,7 +27,7 @@ from outlast.core.writes import CommitOutcome, RunRow, TaskRow
 from outlast.engine.frontend import Engine
 from outlast.engine.inprocess import InProcessTransport
 from outlast.protocol.transport import Count, QueueInfo, QueueType
-from outlast.store.base import RunFilter, StoreError, Stretch, TaskFilter
+from outlast.store.base import FeedFound, RunFilter, StoreError, Stretch, TaskFilter
 from outlast.store.memory.blobs import MemoryBlobStore
 from outlast.store.memory.store import MemoryStore
 from tests.engine.doubles import FaultyStore, a_poll, a_start, a_task, run, running
@@ -64,6 +65,12 @@ class UnreadableLists:
         if filter.namespace == self._namespace:
             raise self._fault
         return await self._store.list_tasks(filter)
+
+    async def read_feed(self, namespace: str, *, after: Place, events_max: int, bytes_max: int) -> FeedFound:
+        return await self._store.read_feed(namespace, after=after, events_max=events_max, bytes_max=bytes_max)
+
+    async def forget_feed(self, namespace: str, *, before: int, through: int, rows_max: int) -> int:
+        return await self._store.forget_feed(namespace, before=before, through=through, rows_max=rows_max)
 
 
 async def swept(engine: Engine) -> None:

@@ -161,9 +161,7 @@ def test_nothing_is_lost_or_doubled_over_cuts_and_new_engines(seed: int) -> None
     run(work)
 
 
-def test_a_commit_wakes_whoever_watches_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outlast.gateway.watching.LOOK_EVERY", 3600.0)
-
+def test_a_commit_wakes_whoever_watches_its_run() -> None:
     async def work() -> None:
         async with running() as (engine, _):
             client = AsgiClient(Gateway(engine))
@@ -185,7 +183,6 @@ def test_a_commit_wakes_whoever_watches_its_run(monkeypatch: pytest.MonkeyPatch)
 
 def test_silence_is_broken_by_a_comment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("outlast.gateway.watching.HEARTBEAT", 0.05)
-    monkeypatch.setattr("outlast.gateway.watching.LOOK_EVERY", 0.01)
 
     async def work() -> None:
         async with served() as (client, _):

@@ -39,6 +39,7 @@ ACTS = {
     "namespace.create": ("namespaces:Namespaces.create", "namespace create"),
     "namespace.update": ("namespaces:Namespaces.update", "namespace update"),
     "namespace.delete": ("namespaces:Namespaces.delete", "namespace delete"),
+    "feed": ("app:App.feed", "feed"),
     "why": ("handle:WorkflowHandle.describe", "why"),
     "version": ("http:HttpTransport", "version"),
 }

@@ -19,6 +19,7 @@ from outlast.protocol.transport import (
     ANY_TASKS,
     Attempt,
     Count,
+    FeedPage,
     HistoryPage,
     Listing,
     Queues,
@@ -153,6 +154,9 @@ class FakeEngine:
 
     async def list_namespaces(self) -> tuple[NamespaceInfo, ...]:
         return ()
+
+    async def read_feed(self, *, after: str = "", limit: int = 100, wait: float = 0.0) -> FeedPage:
+        return FeedPage()
 
     async def close(self) -> None:
         return None

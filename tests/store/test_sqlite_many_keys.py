@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from outlast.core.writes import LoadKeys
-from outlast.store.migrate import migrations_in
+from outlast.store.migrate import BOOKKEEPING, migrations_in
 from outlast.store.sqlite import queries, reading
 from outlast.store.sqlite.connection import Connection, connect
 
@@ -22,6 +22,7 @@ KEYS = [("default", "enqueue", f"k{n}") for n in range(20)] + [
 @pytest.fixture
 def connection(tmp_path: Path) -> Iterator[Connection]:
     opened = connect(str(tmp_path / "a.db"))
+    opened.execute(BOOKKEEPING)
     for migration in migrations_in("outlast.store.sqlite"):
         opened.execute(migration.sql)
     for key in KEYS:

@@ -4,12 +4,12 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
 from outlast.cli.arguments import Arguments
-from outlast.cli.text import table
+from outlast.cli.text import clean, table
 
 Painter = Callable[[str, str], str]
 
@@ -97,3 +97,21 @@ def paint_state(head: str, cell: str) -> str:
     state = cell.strip()
     code = next((code for states, code in _CODES if state in states), "")
     return paint(cell, code) if code else cell
+
+
+def fields_text(fields: dict[str, Any]) -> str:
+    """Return the fields of an event on one line, without those that say nothing."""
+    return " ".join(f"{name}={_short(value)}" for name, value in _filled(fields).items())
+
+
+def _filled(part: Any) -> Any:
+    """Return a part of an event without what says nothing, at any depth: a line of a terminal is short."""
+    if isinstance(part, dict):
+        found = {name: _filled(value) for name, value in cast("dict[str, Any]", part).items()}
+        return {name: value for name, value in found.items() if value not in (None, "", 0, [])}
+    return [_filled(value) for value in cast("list[object]", part)] if isinstance(part, list) else part
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else json_line(value).strip()
+    return clean(text if len(text) <= 60 else text[:57] + "…")  # noqa: PLR2004 - a line of a terminal

@@ -12,10 +12,22 @@ from outlast.cli.printing import talk
 from outlast.core.admin import NamespaceInfo
 from outlast.core.errors import Invalid, NotFound, Unavailable
 from outlast.core.inputs import DescribeTask, DescribeWorkflow, Request
+from outlast.core.limits import FEED_PAGE_EVENTS
 from outlast.core.replies import Reply, TaskInfo, WorkflowInfo
-from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, Queues, RunsAsked, TasksAsked, Transport
+from outlast.protocol.transport import (
+    Attempt,
+    Count,
+    FeedPage,
+    HistoryPage,
+    Listing,
+    Queues,
+    RunsAsked,
+    TasksAsked,
+    Transport,
+)
 
 REACH_WITHIN: Final = 5.0  # seconds
+LOOK_EVERY: Final = 0.5  # seconds between looks into a file for what a feed has new
 
 
 class Look(Protocol):
@@ -40,6 +52,8 @@ class Look(Protocol):
     async def count_tasks(self, asked: TasksAsked) -> Count: ...
 
     async def queues(self, queue: str) -> Queues: ...
+
+    async def feed(self, *, after: str, wait: float) -> FeedPage: ...
 
     async def namespaces(self) -> tuple[NamespaceInfo, ...]: ...
 
@@ -94,6 +108,10 @@ class Remote:
     async def queues(self, queue: str) -> Queues:
         """Return how full queues are."""
         return await self._transport.list_queues(queue=queue)
+
+    async def feed(self, *, after: str, wait: float) -> FeedPage:
+        """Return a page of the feed."""
+        return await self._transport.read_feed(after=after, wait=wait)
 
     async def namespaces(self) -> tuple[NamespaceInfo, ...]:
         """Return every namespace."""
@@ -157,6 +175,18 @@ class Direct:
     async def queues(self, queue: str) -> Queues:
         """Return how full queues are."""
         return await self._reader.list_queues(self._namespace, queue=queue)
+
+    async def feed(self, *, after: str, wait: float) -> FeedPage:
+        """Return a page of the feed; looked for now and then while there is none."""
+        from outlast.engine.feed import read_feed
+
+        while True:
+            page = await read_feed(self._store, self._namespace, after=after, limit=FEED_PAGE_EVENTS)
+            if page.events or wait <= 0:
+                return page
+            after = page.next
+            await asyncio.sleep(min(wait, LOOK_EVERY))
+            wait -= LOOK_EVERY
 
     async def namespaces(self) -> tuple[NamespaceInfo, ...]:
         """Return the default namespace and those that were made; others that settings name are the engine's to tell."""

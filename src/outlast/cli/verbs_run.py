@@ -56,6 +56,15 @@ BEGIN_VERBS: Final = (
 
 LOOK_VERBS: Final = (
     Verb(
+        ("feed",), "Print what was committed, in order, one event a line.", "feed:feed",
+        (
+            option("--after", default="", metavar="CURSOR", help="go on behind this event; now: nothing old (default: all)"),
+            option("--watch", action="store_true", help="go on with what is committed"),
+            option("--limit", type=int, default=0, metavar="N", help="at most this many; 0 for all (default: 0)"),
+            *WHERE, JSON, QUIET,
+        ), "FeedEventOut", ("outlast feed --watch --after now", "outlast feed --json --after 7-2-4d3e1f2a9b8c7d6e"),
+    ),
+    Verb(
         ("why",), "Say what a workflow or a task waits for.", "why:why",
         (option("id", metavar="ID", help="workflow id or task id"), *WATCH, *WHERE, JSON, QUIET), "WhyShown",
         ("outlast why order-7",),

@@ -2,12 +2,12 @@
 
 import asyncio
 import sys
-from typing import Any, Final, cast
+from typing import Final
 
 from outlast.cli import exits
 from outlast.cli.arguments import Arguments
 from outlast.cli.filters import runs_asked
-from outlast.cli.printing import json_line, mode_of, put, rows_text, table_text, talk
+from outlast.cli.printing import fields_text, json_line, mode_of, put, rows_text, table_text, talk
 from outlast.cli.reach import Look, reached
 from outlast.cli.shapes import StepOut, WorkflowShown
 from outlast.cli.steps import Step, steps_of
@@ -18,7 +18,6 @@ from outlast.cli.why import waits_for
 from outlast.core.errors import Invalid
 from outlast.core.events import Event
 from outlast.core.replies import RunStatus, WorkflowInfo
-from outlast.gateway.given import EventOut
 from outlast.gateway.giving import count_out, event_out, workflow_out
 from outlast.gateway.values import instant
 from outlast.protocol.transport import Count
@@ -181,7 +180,7 @@ def _event_line(arguments: Arguments, recorded: Recorded) -> str:
     out = event_out(*recorded)
     if mode_of(arguments) == "json":
         return json_line(out)
-    return f"{out.event_id:>6}  {instant_text(recorded[1])}  {out.kind}  {_fields(out)}".rstrip() + "\n"
+    return f"{out.event_id:>6}  {instant_text(recorded[1])}  {out.kind}  {fields_text(out.fields)}".rstrip() + "\n"
 
 
 def _told(info: WorkflowInfo, events: list[Recorded], steps: list[Step], *, raw: bool, now: int) -> str:
@@ -200,7 +199,9 @@ def _told(info: WorkflowInfo, events: list[Recorded], steps: list[Step], *, raw:
         lines.append(f"  failure   {clean(f'{info.failure.type}: {info.failure.message}')}")
     if raw:
         outs = [(recorded, event_out(*recorded)) for recorded in events]
-        told = [(str(out.event_id), instant_text(recorded[1]), out.kind, _fields(out)) for recorded, out in outs]
+        told = [
+            (str(out.event_id), instant_text(recorded[1]), out.kind, fields_text(out.fields)) for recorded, out in outs
+        ]
         return "\n".join(lines) + "\n\n" + table_text(("EVENT", "AT", "KIND", "FIELDS"), told)
     rows = [_row(step, info) for step in steps]
     return "\n".join(lines) + "\n\n" + table_text(("STEP", "NAME", "STATE", "ATTEMPT", "TOOK", "DETAIL"), rows)
@@ -229,20 +230,3 @@ def _step_out(step: Step) -> StepOut:
         attempt=step.attempt,
         detail=step.detail,
     )
-
-
-def _fields(out: EventOut) -> str:
-    return " ".join(f"{name}={_short(value)}" for name, value in _filled(out.fields).items())
-
-
-def _filled(part: Any) -> Any:
-    """Return a part of an event without what says nothing, at any depth: a line of a terminal is short."""
-    if isinstance(part, dict):
-        found = {name: _filled(value) for name, value in cast("dict[str, Any]", part).items()}
-        return {name: value for name, value in found.items() if value not in (None, "", 0, [])}
-    return [_filled(value) for value in cast("list[object]", part)] if isinstance(part, list) else part
-
-
-def _short(value: object) -> str:
-    text = value if isinstance(value, str) else json_line(value).strip()
-    return clean(text if len(text) <= 60 else text[:57] + "…")  # noqa: PLR2004 - a line of a terminal

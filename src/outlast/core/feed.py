@@ -60,13 +60,13 @@ class Entry(NamedTuple):
     what: What
     id: str  # of the run or task
     key: int = 0  # the first event id, the lease, or the instant of the close
-    count: int = 1
+    events: int = 1
     state: str = ""  # that a task has closed in
 
     @property
     def end(self) -> Place:
         """The place behind it."""
-        return Place(self.number, self.before + self.count)
+        return Place(self.number, self.before + self.events)
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -99,7 +99,7 @@ def entries_of(rows: Iterable[FeedRow], *, after: Place, events_max: int) -> lis
             if entry.end <= after:
                 continue
             found.append(entry)
-            covered += entry.count - _behind(entry, after)
+            covered += entry.events - _behind(entry, after)
             if covered >= events_max:
                 return found
     return found

@@ -25,9 +25,10 @@ from outlast.core.replies import (
 )
 from outlast.core.shard.config import ShardConfig
 from outlast.core.validation import faults_of, measure, require_small_payloads, validate
-from outlast.core.writes import Claim
+from outlast.core.writes import Batch, Claim
 from outlast.engine.batches import part_of
 from outlast.engine.blobs import fetched, has_big, has_blobs, put_away
+from outlast.engine.feed import Feeds
 from outlast.engine.namespaces import Namespaces
 from outlast.engine.ports import Clock, Entropy, NobodyWatches, Observer
 from outlast.engine.reading import Reader
@@ -92,6 +93,7 @@ class Engine:
         self.namespaces = Namespaces(frozenset(namespaces), any_name=any_namespace)
         self._config = config or ShardConfig()
         self.watches = Watches()
+        self.feeds = Feeds(store)
         self._shell = Shell(
             store,
             config=self._config,
@@ -101,9 +103,16 @@ class Engine:
             release=self._release,
             reopened=self._reopened,
             claimed=self._claimed,
-            committed=self.watches.committed,
+            committed=self._committed,
         )
-        self._sweeper = Sweeper(store, self.namespaces, clock, self._ask, kept_min=self._config.idempotency_window)
+        self._sweeper = Sweeper(
+            store,
+            self.namespaces,
+            clock,
+            self._ask,
+            kept_min=self._config.idempotency_window,
+            dropped=self.feeds.dropped,
+        )
         self._sweeps = Rounds("sweep", self._sweeper.sweep, every=SWEEP_EVERY)
         self._sweeper.beat = self._sweeps.beat
         self.rounds = (
@@ -138,6 +147,8 @@ class Engine:
         if self.stopped or self._loop is None:
             return
         self.stopped = True
+        self.watches.anything_may_have_moved()
+        self.feeds.close()
         try:
             await self._shell.stop()
             for task in list(self._tasks):
@@ -356,6 +367,11 @@ class Engine:
         """Take in what is committed: the last commit before a claim may have happened without an answer."""
         self.namespaces.read(claim.namespaces)
         self.watches.anything_may_have_moved()
+        self.feeds.anything_may_have_moved()
+
+    def _committed(self, batch: Batch) -> None:
+        self.watches.committed(batch)
+        self.feeds.committed(batch)
 
     # --- odds ---------------------------------------------------------------------------------------------------------
 

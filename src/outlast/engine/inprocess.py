@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from outlast.core.admin import NamespaceInfo
 from outlast.core.errors import Unavailable
 from outlast.core.inputs import Poll, Request
+from outlast.core.limits import FEED_PAGE_EVENTS
 from outlast.core.replies import Refused, Reply, Work
 from outlast.engine.frontend import Engine
 from outlast.protocol.again import PAUSE_FIRST, longer, send_again
@@ -22,6 +23,7 @@ from outlast.protocol.transport import (
     ANY_TASKS,
     Attempt,
     Count,
+    FeedPage,
     HistoryPage,
     Listing,
     Queues,
@@ -259,6 +261,10 @@ class InProcessTransport:
     async def list_namespaces(self) -> tuple[NamespaceInfo, ...]:
         """Return every namespace by name."""
         return self._engine.namespaces.all()
+
+    async def read_feed(self, *, after: str = "", limit: int = FEED_PAGE_EVENTS, wait: float = 0.0) -> FeedPage:
+        """Return committed events behind a cursor, held until there are some."""
+        return await self._read(self._engine.feeds.wait(self.namespace, after=after, limit=limit, wait=wait))
 
     async def close(self) -> None:
         """Let the engine run on; whoever started it stops it."""

@@ -109,20 +109,7 @@ class Reader:
         """Return how the leases of a task ended, in order."""
         await self._task(namespace, task_id)
         rows = await self.store.read_attempts(task_id)
-        return tuple(
-            Attempt(
-                attempt=row.attempt,
-                outcome=row.outcome,
-                worker=row.worker,
-                identity=row.identity,
-                started_at=row.started_at,
-                ended_at=row.ended_at,
-                error_type=row.error_type,
-                error_message=row.error_message,
-                late=bool(row.late),
-            )
-            for row in rows
-        )
+        return tuple(attempt_of(row) for row in rows)
 
     async def list_runs(
         self, namespace: str, asked: RunsAsked, *, now: int, cursor: str = "", limit: int = 50
@@ -235,6 +222,21 @@ class Reader:
             f"There is no task {task_id} in namespace {namespace}.",
             remedy="Look at the id; tasks are found by id, not by key.",
         )
+
+
+def attempt_of(row: AttemptRow) -> Attempt:
+    """Return what ``row`` says of how a lease ended."""
+    return Attempt(
+        attempt=row.attempt,
+        outcome=row.outcome,
+        worker=row.worker,
+        identity=row.identity,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        error_type=row.error_type,
+        error_message=row.error_message,
+        late=bool(row.late),
+    )
 
 
 def _run_filter(namespace: str, asked: RunsAsked, now: int) -> RunFilter:

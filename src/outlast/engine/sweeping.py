@@ -12,15 +12,17 @@ from typing import Final, Protocol
 
 from outlast.core import limits
 from outlast.core.admin import DropNamespace, Forget, Forgotten, NamespaceInfo, NamespaceState
+from outlast.core.feed import Place
 from outlast.core.inputs import CancelTask, ShardRequest, TerminateWorkflow
 from outlast.core.replies import Refused, Reply, RunStatus
 from outlast.core.writes import RunRow, TaskRow
+from outlast.engine.feed import END_OF_TIME
 from outlast.engine.listing import Row, Wanted
 from outlast.engine.namespaces import Namespaces
 from outlast.engine.ports import Clock
 from outlast.query.fields import RUN_FIELDS, TASK_FIELDS
 from outlast.query.predicate import All, Compare, Exists, Not, Operator
-from outlast.store.base import RunFilter, Stretch, TaskFilter
+from outlast.store.base import FeedFound, RunFilter, Stretch, TaskFilter
 
 LOG: Final = logging.getLogger("outlast.engine")
 
@@ -35,10 +37,16 @@ class Lists(Protocol):
 
     async def list_tasks(self, filter: TaskFilter) -> Stretch[TaskRow]: ...
 
+    async def read_feed(self, namespace: str, *, after: Place, events_max: int, bytes_max: int) -> FeedFound: ...
+
+    async def forget_feed(self, namespace: str, *, before: int, through: int, rows_max: int) -> int: ...
+
 
 @dataclass(slots=True)
 class Sweeper:
     """Rounds over all namespaces. ``ask`` hands the shard a request in a namespace and returns its reply.
+
+    ``dropped`` is called when the beginning of a feed has gone.
 
     Nothing is asked for that closed less than ``kept_min`` nanoseconds ago: the shard would not forget it yet.
     """
@@ -48,6 +56,9 @@ class Sweeper:
     clock: Clock
     ask: Callable[[ShardRequest, str], Awaitable[Reply]]
     kept_min: int = 0
+    feed_age: int = limits.FEED_AGE_MAX
+    feed_commits: int = limits.FEED_COMMITS_MAX
+    dropped: Callable[[], None] = lambda: None
     beat: Callable[[], None] = lambda: None
     """Is called whenever a sweep has got on: a long one is no hanging one."""
 
@@ -67,8 +78,26 @@ class Sweeper:
         now = self.clock.now()
         if info.state is NamespaceState.DELETING:
             await self._empty(info, now)
-        elif info.settings.retention:
+            return
+        if info.settings.retention:
             await self.forget(info.name, now - max(info.settings.retention, self.kept_min))
+        last = await self._last_commit(info.name)
+        await self._prune(info.name, before=now - self.feed_age, through=last - self.feed_commits)
+
+    async def _prune(self, namespace: str, *, before: int, through: int) -> None:
+        """Drop the beginning of a feed, a slice at a time; other work goes on between two."""
+        rows = limits.FEED_PRUNED_ROWS
+        while True:
+            count = await self.store.forget_feed(namespace, before=before, through=through, rows_max=rows)
+            self.beat()
+            if count:
+                self.dropped()
+            if count < rows:
+                return
+            await asyncio.sleep(0)
+
+    async def _last_commit(self, namespace: str) -> int:
+        return (await self.store.read_feed(namespace, after=END_OF_TIME, events_max=1, bytes_max=1)).last
 
     async def forget(self, namespace: str, before: int) -> None:
         """Forget what closed before ``before``: tasks, then runs with their activities."""
@@ -128,6 +157,7 @@ class Sweeper:
             for task in tasks:
                 await self.ask(CancelTask(task_id=task.task_id, reason=REASON), name)
         await self.forget(name, now + 1)
+        await self._prune(name, before=0, through=await self._last_commit(name))
         if isinstance(await self.ask(DropNamespace(name=name), name), Forgotten):
             LOG.info("the namespace %s has been deleted", name)
 

@@ -213,7 +213,7 @@ def _require_acceptable(headers: Mapping[str, str], route: Route) -> None:
     accept = headers.get("accept", "")
     if not accept:
         return
-    given = {gives.content_type for gives in route.gives.values()}
+    given = {name for gives in route.gives.values() for name in (gives.content_type, gives.also) if name}
     taken = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
     families = {f"{name.partition('/')[0]}/*" for name in given}
     if any(name in _JSON_NAMES or name in given or name in families for name in taken):

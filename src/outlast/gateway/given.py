@@ -165,6 +165,37 @@ class HistoryOut(msgspec.Struct, kw_only=True, frozen=True):
     closed: bool
 
 
+class FeedEventOut(msgspec.Struct, kw_only=True, frozen=True):
+    """One committed event: of a history, with the fields that it has there, or of a task.
+
+    ``commit`` grows with each commit; ``gone``: its run or task has been forgotten, and nothing but its ids is left.
+    """
+
+    cursor: Annotated[str, Meta(description="Ask with it as `after` for what follows.")]
+    commit: int
+    at: When
+    kind: Annotated[
+        str,
+        Meta(description="That of the event in the history, or TaskEnqueued, TaskAttemptEnded, TaskClosed, Forgotten."),
+    ]
+    type: Annotated[str, Meta(description="Of the workflow or task.")]
+    workflow_id: str
+    run_id: str
+    event_id: Annotated[int, Meta(description="Its place in the history; 0 for an event of a task.")]
+    task_id: str
+    queue: str
+    fields: dict[str, Any]
+    gone: bool
+
+
+class FeedOut(msgspec.Struct, kw_only=True, frozen=True):
+    """Events in the order of their commits. ``next`` is what to ask for as ``after``, also when there are none."""
+
+    items: tuple[FeedEventOut, ...]
+    next: str
+    more: Annotated[bool, Meta(description="There are further ones already.")]
+
+
 class ClosedOut(msgspec.Struct, kw_only=True, frozen=True):
     """The end of a stream: the run has closed with event ``last``."""
 

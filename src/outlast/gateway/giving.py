@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from outlast.core.admin import NamespaceInfo, WorkerInfo
 from outlast.core.events import Event
 from outlast.core.failure import Failure
@@ -20,6 +22,7 @@ from outlast.gateway.given import (
     CountOut,
     EventOut,
     FailureOut,
+    FeedEventOut,
     NamespaceOut,
     NamespaceSettingsOut,
     OutcomeOut,
@@ -38,7 +41,7 @@ from outlast.gateway.given import (
     WorkflowRow,
 )
 from outlast.gateway.values import error_line, instant, plain, span_out, values_of
-from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, QueueInfo
+from outlast.protocol.transport import Attempt, Count, FeedEvent, HistoryPage, Listing, QueueInfo
 
 
 def failure_out(failure: Failure | None) -> FailureOut | None:
@@ -216,6 +219,31 @@ def attempt_out(attempt: Attempt) -> AttemptOut:
         error_type=attempt.error_type,
         error_message=attempt.error_message,
         late=attempt.late,
+    )
+
+
+def feed_event_out(event: FeedEvent) -> FeedEventOut:
+    """Return an event of the feed; one of a history with the fields that it has there."""
+    fields: dict[str, Any] = {}
+    if event.event is not None:
+        fields = plain(event.event)
+    elif event.attempt is not None:
+        fields = msgspec.structs.asdict(attempt_out(event.attempt))
+    elif event.state:
+        fields = {"state": event.state}
+    return FeedEventOut(
+        cursor=event.cursor,
+        commit=event.commit,
+        at=instant(event.at),
+        kind=event.kind,
+        type=event.type,
+        workflow_id=event.workflow_id,
+        run_id=event.run_id,
+        event_id=event.event_id,
+        task_id=event.task_id,
+        queue=event.queue,
+        fields=fields,
+        gone=event.gone,
     )
 
 

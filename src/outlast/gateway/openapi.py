@@ -139,7 +139,7 @@ def _header_parameters(route: Route) -> list[dict[str, Any]]:
         headers.append(("If-None-Match", "The tag that the caller has: 304 when it is still that."))
     if route.matched:
         headers.append(("If-Match", "The tag of what is to be changed: 412 when it is no longer that."))
-    if route.stream:
+    if route.stream or route.resumed:
         headers.append(("Last-Event-ID", "The id of the last event that was seen: the stream goes on after it."))
     return [
         {"name": name, "in": "header", "required": False, "schema": {"type": "string"}, "description": says}
@@ -180,6 +180,8 @@ def _given(route: Route, gives: Gives) -> dict[str, Any]:
         response["content"] = {gives.content_type: {"schema": {"$ref": REFERENCE.format(name=gives.shape.__name__)}}}
     elif gives.content_type != "application/json":
         response["content"] = {gives.content_type: {"schema": {"type": "string"}}}
+    if gives.also:
+        response["content"][gives.also] = {"schema": {"type": "string"}}
     return response
 
 

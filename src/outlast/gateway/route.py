@@ -25,11 +25,15 @@ class Right(StrEnum):
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Gives:
-    """One kind of answer. ``shape`` None means that there is no body; text is what is not JSON."""
+    """One kind of answer. ``shape`` None means that there is no body; text is what is not JSON.
+
+    ``also`` is another content type, for who asks for it (Accept).
+    """
 
     says: str
     shape: type[msgspec.Struct] | None = None
     content_type: str = "application/json"
+    also: str = ""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -39,6 +43,7 @@ class Route:
     ``act`` is what it is called in the SDK and on the command line as well: "workflow.start". ``refusals`` are the codes
     that are this route's own; those of the door (bad request, denied, busy …) stand in ``DOOR_CODES``. ``inner`` are shapes
     that its body holds undecoded. ``etag``: its answers have a tag; ``matched``: a change may name one.
+    ``resumed``: as a stream it goes on behind Last-Event-ID.
     """
 
     method: str
@@ -57,6 +62,7 @@ class Route:
     etag: bool = False
     matched: bool = False
     stream: bool = False
+    resumed: bool = False
     inner: tuple[type[msgspec.Struct], ...] = ()
     global_: bool = False
     of_namespace: bool = False  # its {name} is a namespace: the right is needed in that one

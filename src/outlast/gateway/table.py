@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from outlast.gateway import given, taken
 from outlast.gateway.route import Gives, Right, Route
-from outlast.gateway.routes import explain, namespaces, queues, server, tasks, waits, worker, workflows
+from outlast.gateway.routes import explain, feed, namespaces, queues, server, tasks, waits, worker, workflows
 
 _REPLAYED: Final = "The same key had done it before; the answer has `Idempotent-Replayed: true`."
 _OPEN: Final = Gives(says="It has not ended yet.", shape=given.OpenOut)
@@ -409,6 +409,25 @@ NAMESPACES: Final = (
     ),
 )
 
+FEED: Final = (
+    Route(
+        method="GET",
+        path="feed",
+        operation="readFeed",
+        act="feed",
+        needs=Right.READ,
+        handler=feed.feed,
+        summary="Read what was committed, in order: a page, with wait held until there is an event; or a stream (Accept).",
+        query=taken.FeedQuery,
+        resumed=True,
+        refusals=("invalid_cursor", "cursor_expired", "too_many_streams"),
+        gives={
+            200: Gives(says="Events in the order of their commits.", shape=given.FeedOut, also="text/event-stream"),
+        },
+        example={"query": {"limit": "50"}},
+    ),
+)
+
 SERVER: Final = (
     Route(
         method="GET",
@@ -463,7 +482,8 @@ WIRE: Final = (
     _wire("GET", "worker/tasks/count", Right.READ, worker.count_tasks, "Count tasks."),
     _wire("GET", "worker/queues", Right.READ, worker.queues, "List the queues that have open work."),
     _wire("GET", "worker/namespaces", Right.READ, worker.namespaces, "List the namespaces."),
+    _wire("GET", "worker/feed", Right.READ, worker.feed, "Read committed events in order."),
     _wire("GET", "worker/tasks", Right.READ, worker.tasks, "List tasks."),
 )
 
-ROUTES: Final = (*WIRE, *WORKFLOWS, *TASKS, *QUEUES, *NAMESPACES, *SERVER)
+ROUTES: Final = (*WIRE, *WORKFLOWS, *TASKS, *QUEUES, *NAMESPACES, *FEED, *SERVER)

@@ -214,6 +214,27 @@ class DeleteNamespaceQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=Tr
     force: Annotated[bool, Meta(description="Also when it has open runs or tasks, which are ended.")] = False
 
 
+class FeedQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    after: Annotated[
+        str,
+        Meta(
+            description="The cursor of the last event that the caller has; left out: from the oldest that is kept; "
+            '"now": only what is committed from here on.',
+            examples=["now"],
+        ),
+    ] = ""
+    limit: Annotated[int, Meta(ge=1, le=limits.FEED_PAGE_EVENTS, description="How many events a page has at most.")] = (
+        limits.FEED_PAGE_EVENTS
+    )
+    wait: Wait = "0"
+
+
+class WireFeed(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    after: str = ""
+    limit: Annotated[int, Meta(ge=1, le=limits.FEED_PAGE_EVENTS)] = limits.FEED_PAGE_EVENTS
+    wait: str = "0"
+
+
 class WireHistory(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     workflow_id: str = ""
     run_id: str = ""

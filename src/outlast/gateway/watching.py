@@ -25,11 +25,34 @@ from outlast.store.base import StoreError
 
 LOG: Final = logging.getLogger("outlast.gateway")
 
-LOOK_EVERY: Final = 1.0  # seconds between looks whether the engine still runs; new events are told
 HEARTBEAT: Final = 15.0  # seconds of silence after which a comment keeps proxies from closing the connection
 EVENT_STREAM: Final = "text/event-stream"
+RETRY: Final = b"retry: 1000\n\n"  # the milliseconds after which a browser comes back
 _NUMBER: Final = re.compile(r"\d{1,15}", re.ASCII)
 END: Final = "end"  # after the cursor of a closed run: nothing follows
+
+
+class Silence:
+    """How long a stream has said nothing."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._loop = asyncio.get_running_loop()
+        self._since = self._loop.time()
+
+    def broken(self) -> None:
+        """Say that something was said."""
+        self._since = self._loop.time()
+
+    async def ended(self, moved: asyncio.Event) -> bool:
+        """Return True once ``moved`` is set, which is when there may be news or the engine stops, False at the heartbeat.
+
+        Raises CallerGone when nobody listens any more.
+        """
+        left = self._since + HEARTBEAT - self._loop.time()
+        if not moved.is_set() and left > 0:
+            await self._exchange.pause(left, until=moved)
+        return moved.is_set()
 
 
 @dataclass(slots=True, frozen=True)
@@ -96,25 +119,22 @@ def closes(page: HistoryPage) -> bool:
 
 async def _pieces(exchange: Exchange, page: HistoryPage, after: int, *, closed: bool) -> AsyncGenerator[bytes]:
     """Give one piece for each page of events, a comment after a while of silence, and ``closed`` in the end."""
-    loop = asyncio.get_running_loop()
-    yield b"retry: 1000\n\n"
-    spoke_at = loop.time()
+    yield RETRY
+    silence = Silence(exchange)
     with exchange.engine.watches.watch(page.run_id) as moved:
         moved.set()  # what was committed since the page was read
         while not exchange.engine.stopped:
             if page.events:
                 yield b"".join(_message(page.run_id, event.event_id, event) for event in events_out(page))
-                spoke_at = loop.time()
+                silence.broken()
                 after = page.first_event_id + len(page.events) - 1
                 closed = closes(page)
             if closed:
                 yield _end(page.run_id, after)
                 return
-            while not page.next_event_id and not moved.is_set() and not exchange.engine.stopped:
-                await exchange.pause(LOOK_EVERY, until=moved)
-                if loop.time() - spoke_at >= HEARTBEAT:
-                    yield b": still here\n\n"
-                    spoke_at = loop.time()
+            while not page.next_event_id and not await silence.ended(moved):
+                yield b": still here\n\n"
+                silence.broken()
             moved.clear()
             try:
                 page = await _read(exchange, page.workflow_id, page.run_id, after)

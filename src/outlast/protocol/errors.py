@@ -25,6 +25,9 @@ KINDS: Final[dict[str, Kind]] = {
     "invalid_request": Kind(400, errors.Invalid, "Correct what is named."),
     "invalid_query": Kind(400, errors.Invalid, "Correct the filter at the column that is named."),
     "invalid_cursor": Kind(400, errors.Invalid, "Use the cursor that the last page of the same list gave, or none."),
+    "cursor_expired": Kind(
+        410, errors.Invalid, "Begin anew without a cursor; what was missed is in histories and lists."
+    ),
     "unknown_field": Kind(400, errors.Invalid, "Leave the field out, or write the name that was meant."),
     "payload_too_large": Kind(413, errors.TooLarge, "Keep large data in storage of your own and pass a reference."),
     "body_too_large": Kind(413, errors.TooLarge, "Send fewer items at a time."),

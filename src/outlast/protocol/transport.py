@@ -5,8 +5,9 @@ from typing import Final, Protocol
 import msgspec
 
 from outlast.core.admin import NamespaceInfo
-from outlast.core.events import Timed
+from outlast.core.events import Event, Timed
 from outlast.core.inputs import Request
+from outlast.core.limits import FEED_PAGE_EVENTS
 from outlast.core.replies import Reply, TaskInfo, WorkflowInfo
 
 
@@ -116,6 +117,37 @@ class Queues(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     more: bool = False
 
 
+class FeedEvent(msgspec.Struct, frozen=True, array_like=True, kw_only=True, gc=False):
+    """One committed event. Reading on behind ``cursor`` gives those that follow, none left out and none twice.
+
+    ``kind`` is that of the event in the history of a run, or one of those in protocol/feed.py. ``commit`` is the number of the
+    commit that wrote it: greater for a later one. ``type`` is that of the workflow or task.
+    """
+
+    cursor: str
+    commit: int
+    at: int
+    kind: str
+    type: str = ""
+    workflow_id: str = ""
+    run_id: str = ""
+    event_id: int = 0
+    task_id: str = ""
+    queue: str = ""
+    state: str = ""  # that a task has closed in
+    attempt: Attempt | None = None  # how a lease ended
+    event: Event | None = None  # as the history has it; a payload above 256 KB stays a reference
+    gone: bool = False  # its run or task has been forgotten: nothing but its ids is left
+
+
+class FeedPage(msgspec.Struct, frozen=True, array_like=True, kw_only=True, weakref=True, eq=False):
+    """Events in order. ``next`` is where to read on, also when there are none; ``more``: there are some already."""
+
+    events: tuple[FeedEvent, ...] = ()
+    next: str = ""
+    more: bool = False
+
+
 class Transport(Protocol):
     """How the SDK reaches an engine. Every method raises outlast.core.errors.Refusal for what is refused."""
 
@@ -158,6 +190,14 @@ class Transport(Protocol):
 
     async def list_namespaces(self) -> tuple[NamespaceInfo, ...]:
         """Return every namespace by name. Change them by ``call``: CreateNamespace, UpdateNamespace, DeleteNamespace."""
+        ...
+
+    async def read_feed(self, *, after: str = "", limit: int = FEED_PAGE_EVENTS, wait: float = 0.0) -> FeedPage:
+        """Return committed events behind the cursor ``after``: from the oldest that is kept for "", no old ones for "now".
+
+        When there is none yet the answer is held for up to ``wait`` seconds. Raises Invalid for a cursor of another feed
+        ("invalid_cursor"), or one behind which events are not kept any more ("cursor_expired").
+        """
         ...
 
     async def close(self) -> None: ...

@@ -8,7 +8,7 @@ import msgspec
 from outlast.core.admin import NamespaceInfo
 from outlast.core.inputs import Request
 from outlast.core.replies import Reply
-from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, Queues
+from outlast.protocol.transport import Attempt, Count, FeedPage, HistoryPage, Listing, Queues
 
 MSGPACK: Final = "application/msgpack"
 JSON: Final = "application/json"
@@ -35,6 +35,7 @@ _attempts: Final = msgspec.msgpack.Decoder(Attempts)
 _listing: Final = msgspec.msgpack.Decoder(Listing)
 _queues: Final = msgspec.msgpack.Decoder(Queues)
 _namespaces: Final = msgspec.msgpack.Decoder(tuple[NamespaceInfo, ...])
+_feed: Final = msgspec.msgpack.Decoder(FeedPage)
 _count: Final = msgspec.msgpack.Decoder(Count)
 _json_request: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)
 _json_requests: Final[msgspec.json.Decoder[Requests]] = msgspec.json.Decoder(Requests)
@@ -98,6 +99,11 @@ def decode_attempts(body: bytes) -> Attempts:
 def decode_listing(body: bytes) -> Listing:
     """Return the listing in ``body``. Raises msgspec.MsgspecError."""
     return _listing.decode(body)
+
+
+def decode_feed(body: bytes) -> FeedPage:
+    """Return the page in ``body``. Raises msgspec.MsgspecError."""
+    return _feed.decode(body)
 
 
 def decode_count(body: bytes) -> Count:

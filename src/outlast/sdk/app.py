@@ -7,13 +7,13 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from types import FrameType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack, overload
 
 from outlast.core.errors import Invalid, Refusal
 from outlast.core.limits import NAME_BYTES_MAX
-from outlast.protocol.transport import Transport
+from outlast.protocol.transport import FeedEvent, Transport
 from outlast.sdk.capacity import Queues, Workers
 from outlast.sdk.classes import members_of
 from outlast.sdk.client import Client
@@ -21,6 +21,7 @@ from outlast.sdk.context import TaskContext
 from outlast.sdk.converter import Converter
 from outlast.sdk.durations import Duration, seconds_of
 from outlast.sdk.engine import RunningEngine, StartEngine, find_engine, place_beside
+from outlast.sdk.feed import Follower
 from outlast.sdk.handle import TaskHandle, WorkflowHandle
 from outlast.sdk.importing import refuse_start_at_import, user_place
 from outlast.sdk.include import Includes
@@ -176,6 +177,23 @@ class App:
     def get_workflow(self, id: str, run_id: str = "") -> WorkflowHandle[Any]:
         """Return the handle of a workflow by its id: of one run, or of whichever is open or was the last."""
         return WorkflowHandle(id, run_id, self.connect)
+
+    def feed(self, after: str = "", *, follow: bool = True) -> Iterator[FeedEvent]:
+        """Yield what is committed in the app's namespace, in order: events of histories, and of tasks.
+
+        Each event has a ``cursor``; given as ``after`` it goes on behind that event, none left out and none twice, also after
+        the engine was killed. Without it the feed begins with the oldest event that is kept, with "now" at its end. It goes on
+        for ever, or with ``follow=False`` to what is the end at the moment.
+
+        Raises:
+            Invalid: "cursor_expired" when events behind ``after`` are not kept any more, "invalid_cursor" for a cursor of
+                another store or namespace.
+        """
+        return Follower(self.connect, after, follow).events()
+
+    def afeed(self, after: str = "", *, follow: bool = True) -> AsyncIterator[FeedEvent]:
+        """Yield what ``feed`` does, for ``async for``."""
+        return Follower(self.connect, after, follow).aevents()
 
     def connect(self) -> Client:
         """Return the way to the engine; for a server it is opened by the first call.

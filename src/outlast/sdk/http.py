@@ -16,6 +16,7 @@ from outlast.core import limits
 from outlast.core.admin import NamespaceInfo
 from outlast.core.errors import Invalid, Refusal, Unavailable
 from outlast.core.inputs import Poll, Request
+from outlast.core.limits import FEED_PAGE_EVENTS
 from outlast.core.replies import Refused, Reply
 from outlast.protocol.again import PAUSE_FIRST, longer, send_again
 from outlast.protocol.errors import exception_of
@@ -25,6 +26,7 @@ from outlast.protocol.transport import (
     ANY_TASKS,
     Attempt,
     Count,
+    FeedPage,
     HistoryPage,
     Listing,
     Queues,
@@ -36,6 +38,7 @@ from outlast.protocol.wire import (
     MSGPACK,
     decode_attempts,
     decode_count,
+    decode_feed,
     decode_history,
     decode_listing,
     decode_namespaces,
@@ -135,6 +138,11 @@ class HttpTransport:
     async def list_namespaces(self) -> tuple[NamespaceInfo, ...]:
         """Return every namespace by name."""
         return await self._read("worker/namespaces", {}, decode_namespaces)
+
+    async def read_feed(self, *, after: str = "", limit: int = FEED_PAGE_EVENTS, wait: float = 0.0) -> FeedPage:
+        """Return committed events behind a cursor, held until there are some."""
+        fields = {"after": after, "limit": str(limit), "wait": f"{wait:g}"}
+        return await self._read("worker/feed", fields, decode_feed)
 
     async def close(self) -> None:
         """Close this loop's connections; those of other loops close with them."""

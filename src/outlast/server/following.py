@@ -10,12 +10,14 @@ from typing import Final, TypeVar
 from outlast.core.admin import NamespaceInfo
 from outlast.core.errors import Unavailable
 from outlast.core.inputs import Request
+from outlast.core.limits import FEED_PAGE_EVENTS
 from outlast.core.replies import Reply
 from outlast.protocol.transport import (
     ANY_RUNS,
     ANY_TASKS,
     Attempt,
     Count,
+    FeedPage,
     HistoryPage,
     Listing,
     Queues,
@@ -111,6 +113,10 @@ class FollowingTransport:
     async def list_namespaces(self) -> tuple[NamespaceInfo, ...]:
         """Return every namespace by name."""
         return await self._read(lambda way: way.list_namespaces())
+
+    async def read_feed(self, *, after: str = "", limit: int = FEED_PAGE_EVENTS, wait: float = 0.0) -> FeedPage:
+        """Return committed events behind a cursor, held until there are some."""
+        return await self._read(lambda way: way.read_feed(after=after, limit=limit, wait=wait))
 
     async def close(self) -> None:
         """Close this loop's connections, and follow no more."""

@@ -12,6 +12,7 @@ from outlast.core.units import MILLISECOND, SECOND
 from outlast.core.writes import Batch, Claim
 from outlast.sim.checkers.bounds import Bounds
 from outlast.sim.checkers.durability import Durability
+from outlast.sim.checkers.feed import Feed
 from outlast.sim.checkers.liveness import drained, require_drained, require_same_rows
 from outlast.sim.checkers.ownership import Ownership
 from outlast.sim.checkers.runs import Runs
@@ -41,6 +42,7 @@ class Watch:
         self.tasks = Tasks(scene)
         self.runs = Runs(scene)
         self.bounds = Bounds(scene)
+        self.feed = Feed(scene)
 
     def applied(self, batch: Batch, owner: str) -> None:
         """Take a commit in."""
@@ -49,6 +51,7 @@ class Watch:
         self.runs.committed(change)
         self.tasks.committed(change)
         self.bounds.committed(change)
+        self.feed.committed(change)
 
     def claimed(self, claim: Claim, owner: str, *, now: int) -> None:
         """Take a claim in."""
@@ -115,6 +118,7 @@ class Cluster:
         scene, faults = self.scene, config.faults
         self.network = Network(self.kernel, faults, scene.log)
         self.disk = Disk(self.kernel, faults, scene.log, scene.coverage, self.watch)
+        self.watch.feed.read_from(self.disk.tables)
         self._minted = 0
         self._chance = self.kernel.stream("cluster", "faults")
         self.nodes = [self._node(n) for n in range(config.load.nodes)]
@@ -246,6 +250,7 @@ class Cluster:
         watch.tasks.finish()
         watch.runs.finish()
         watch.bounds.finish(self.nodes)
+        watch.feed.finish()
         require_same_rows(self.scene, self.disk)
 
     # -- faults that come by themselves --

@@ -96,6 +96,11 @@ _declare(
     all_nodes_down="no node was up",
     worker_gone_mid_task="a worker crashed with a task in its hands",
     worker_zombie_answered="a worker answered after a pause beyond its lease",
+    feed_reader_crashed="a reader of the feed lost what it had not worked off and went on from its cursor",
+    feed_resumed_within_a_commit="a reader of the feed went on behind an event that was not the last of its commit",
+    feed_page_was_full="a page of the feed ended at its bounds",
+    feed_pruned="the beginning of a feed was dropped",
+    feed_cursor_expired="a cursor was refused because events behind it had been dropped",
     clock_behind="a node's clock was behind what the shard had seen",
 )
 

@@ -18,6 +18,7 @@ from outlast.core.shard import (
     due,
     enqueue,
     gate,
+    gather,
     histories,
     loading,
     matching,
@@ -35,6 +36,7 @@ from outlast.core.shard.outputs import Answer
 from outlast.core.units import MILLISECOND
 from outlast.core.writes import Batch, CommitOutcome, LoadLeasedTasks, LoadTimers, Page
 from outlast.sim import disk as disk_module
+from outlast.store.memory import reading as memory_reading
 from outlast.store.memory.tables import Tables
 
 Patch = Callable[["Patches"], None]
@@ -439,6 +441,37 @@ def _ready_too_early(patches: Patches) -> None:
 
     before = readiness.add
     patches.put(enqueue, "add", add)
+
+
+@_plant("the feed tells the end of a task again with the next commit")
+def _feed_tells_twice(patches: Patches) -> None:
+    def begin_next(self: Any) -> None:
+        closed = self.closed
+        before(self)
+        self.closed = closed if len(closed) == 1 else []
+
+    before = patches.put(gather.Gather, "_begin_next", begin_next)
+
+
+@_plant("the feed leaves out the ends of leases that ran out")
+def _feed_leaves_out_lost(patches: Patches) -> None:
+    def changes(self: Any, batch: Any) -> Any:
+        kept = batch.attempts
+        batch.attempts = [row for row in kept if row.outcome != "worker_lost"]
+        found = before(self, batch)
+        batch.attempts = kept
+        return found
+
+    before = patches.put(gather.Gather, "_changes", changes)
+
+
+@_plant("a reader of the feed that goes on within a page of a history misses the rest of the page")
+def _feed_skips_rest(patches: Patches) -> None:
+    def entries_of(rows: Any, *, after: Any, events_max: int) -> Any:
+        found = before(rows, after=after, events_max=events_max)
+        return [entry for entry in found if (entry.number, entry.before) >= after]
+
+    before = patches.put(memory_reading, "entries_of", entries_of)
 
 
 @_plant("a query is answered before the code has been shown what had arrived")

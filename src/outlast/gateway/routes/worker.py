@@ -39,6 +39,7 @@ from outlast.gateway.reading import UNREADABLE, malformed, read_list, read_query
 from outlast.gateway.route import Right
 from outlast.gateway.taken import (
     WireAttempts,
+    WireFeed,
     WireHistory,
     WireNothing,
     WireQueues,
@@ -181,6 +182,18 @@ async def queues(exchange: Exchange) -> Answer:
     """The queues with open work."""
     asked = read_query(exchange.query_string, WireQueues)
     return _read(exchange, await exchange.engine.reader.list_queues(exchange.namespace, queue=asked.queue))
+
+
+async def feed(exchange: Exchange) -> Answer:
+    """Committed events behind a cursor, held until there are some."""
+    asked = read_query(exchange.query_string, WireFeed)
+    feeds = exchange.engine.feeds
+    return _read(
+        exchange,
+        await exchange.unless_gone(
+            feeds.wait(exchange.namespace, after=asked.after, limit=asked.limit, wait=wait_of(asked.wait))
+        ),
+    )
 
 
 async def namespaces(exchange: Exchange) -> Answer:

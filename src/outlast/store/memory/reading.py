@@ -58,15 +58,15 @@ def read_feed(tables: Tables, namespace: str, *, after: FeedPlace, events_max: i
 
     history = pages_of(entries, page, bytes_max=bytes_max)
     attempts = {
-        (entry.id, entry.key): copy(row)
+        (entry.id, entry.key): copy(ended)
         for entry in entries
-        if entry.what is What.ATTEMPT and (row := tables.attempts.get(entry.id, {}).get((entry.key, 0))) is not None
+        if entry.what is What.ATTEMPT and (ended := tables.attempts.get(entry.id, {}).get((entry.key, 0))) is not None
     }
     cut = within(entries, history, attempts, bytes_max=bytes_max)
     tasks = {
-        entry.id: TaskNames(row.type, row.queue, row.run_id)
+        entry.id: TaskNames(task.type, task.queue, task.run_id)
         for entry in cut
-        if entry.what is not What.HISTORY and (row := tables.tasks.get(entry.id)) is not None
+        if entry.what is not What.HISTORY and (task := tables.tasks.get(entry.id)) is not None
     }
     run_ids = {entry.id for entry in cut if entry.what is What.HISTORY} | {task.run_id for task in tasks.values()}
     return FeedFound(
@@ -79,7 +79,7 @@ def read_feed(tables: Tables, namespace: str, *, after: FeedPlace, events_max: i
         history=history,
         attempts=attempts,
         tasks=tasks,
-        runs={id_: (row.workflow_id, row.type) for id_ in run_ids if (row := tables.runs.get(id_)) is not None},
+        runs={id_: (run.workflow_id, run.type) for id_ in run_ids if (run := tables.runs.get(id_)) is not None},
     )
 
 

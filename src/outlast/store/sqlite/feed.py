@@ -1,6 +1,7 @@
 """The feed in SQLite: read a page of it in one committed state, and drop its beginning."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -24,10 +25,12 @@ def read_feed(
     with one_state(connection):
         rows = connection.execute(queries.FEED, (namespace, *after))
         entries = entries_of(
-            (FeedRow(*values[:-1], unpack(values[-1])) for values in rows), after=after, events_max=events_max
+            (FeedRow(of, number, first, count, at, unpack(blob)) for of, number, first, count, at, blob in rows),
+            after=after,
+            events_max=events_max,
         )
         rows.close()
-        history = pages_of(entries, lambda *key: _page(connection, *key), bytes_max=bytes_max)
+        history = pages_of(entries, partial(_page, connection), bytes_max=bytes_max)
         attempts = _attempts(connection, entries)
         cut = within(entries, history, attempts, bytes_max=bytes_max)
         tasks = _tasks(connection, cut)

@@ -1,0 +1,72 @@
+"""The feed of a namespace as a stream of server-sent events that never ends by itself.
+
+The id of each event is its cursor: who comes back with the last one goes on behind it. A comment that breaks the silence
+carries an id too, so that a reader to whom nothing happens does not fall behind what is kept.
+"""
+
+import logging
+from collections.abc import AsyncGenerator
+from typing import Final
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from outlast.core import limits
+from outlast.core.errors import Refusal
+from outlast.gateway.exchange import Exchange, StreamAnswer
+from outlast.gateway.giving import feed_event_out
+from outlast.gateway.watching import EVENT_STREAM, RETRY, Silence
+from outlast.protocol.transport import FeedPage
+from outlast.store.base import StoreError
+
+LOG: Final = logging.getLogger("outlast.gateway")
+
+_pieces_of: Final[WeakKeyDictionary[FeedPage, bytes]] = WeakKeyDictionary()  # readers at one place get the same page
+
+
+async def feed_stream(exchange: Exchange, *, after: str) -> StreamAnswer:
+    """Return the events behind Last-Event-ID or ``after``, then each as it is committed. Raises Busy, Invalid."""
+    after = exchange.headers.get("last-event-id", "") or after
+    page = await _read(exchange, after)  # what is wrong with the cursor is said with a status
+    exchange.streams.enter()
+    return StreamAnswer(_pieces(exchange, page), EVENT_STREAM, on_end=exchange.streams.leave)
+
+
+async def _pieces(exchange: Exchange, page: FeedPage) -> AsyncGenerator[bytes]:
+    """Give one piece for each page, and after a while of silence the place that was come to."""
+    yield RETRY
+    silence = Silence(exchange)
+    try:
+        with exchange.engine.feeds.watch(exchange.namespace) as moved:
+            moved.set()  # what was committed since the page was read
+            while not exchange.engine.stopped:
+                if page.events:
+                    yield _piece(page)
+                    silence.broken()
+                if not page.more:
+                    if not await silence.ended(moved):
+                        page = await _read(exchange, page.next)
+                        if not page.events:
+                            yield b": still here\nid: %s\n\n" % page.next.encode()
+                            silence.broken()
+                        continue
+                    moved.clear()
+                page = await _read(exchange, page.next)
+    except (Refusal, StoreError) as error:
+        # The reader comes back with its cursor and is told then what is wrong.
+        LOG.info("stream_ended request=%s code=%s", exchange.request_id, error.code)
+
+
+async def _read(exchange: Exchange, after: str) -> FeedPage:
+    return await exchange.engine.feeds.read(exchange.namespace, after=after, limit=limits.FEED_PAGE_EVENTS)
+
+
+def _piece(page: FeedPage) -> bytes:
+    piece = _pieces_of.get(page)
+    if piece is None:
+        encode = msgspec.json.encode
+        piece = b"".join(
+            b"id: %s\ndata: %s\n\n" % (event.cursor.encode(), encode(feed_event_out(event))) for event in page.events
+        )
+        _pieces_of[page] = piece
+    return piece
