@@ -49,7 +49,7 @@ def read_feed(tables: Tables, namespace: str, *, after: FeedPlace, events_max: i
     rows = tables.feed.get(namespace, [])
     begin = bisect_left(rows, after.number, key=lambda row: row.number)
     entries = entries_of(islice(rows, begin, None), after=after, events_max=events_max)
-    ended = not entries or (entries[-1].end >= (rows[-1].number, rows[-1].first + rows[-1].count))
+    is_whole = not entries or (entries[-1].end >= (rows[-1].number, rows[-1].first + rows[-1].count))
 
     def page(run_id: str, first_event_id: int) -> HistoryRow | None:
         pages = tables.history.get(run_id, [])
@@ -75,7 +75,7 @@ def read_feed(tables: Tables, namespace: str, *, after: FeedPlace, events_max: i
         last=tables.held.last_number,
         floor=tables.feed_floors.get(namespace, FeedPlace(0)),
         entries=cut,
-        more=len(cut) < len(entries) or not ended,
+        more=len(cut) < len(entries) or not is_whole,
         history=history,
         attempts=attempts,
         tasks=tasks,
