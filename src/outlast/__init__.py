@@ -6,7 +6,8 @@ The module is lazy: a name is loaded when it is first used, so that ``import out
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from outlast.protocol.codecs import Encrypt, KeyRing, Zstd
+    from outlast.protocol.codecs import Encrypt, Zstd
+    from outlast.protocol.keys import KeyRing
     from outlast.sdk import workflow
     from outlast.sdk.app import App
     from outlast.sdk.context import TaskContext
@@ -25,7 +26,7 @@ _HOMES: Final[dict[str, str]] = {
     "Fatal": "outlast.sdk.errors",
     "Handle": "outlast.sdk.handle",
     "HistoryEvent": "outlast.sdk.recorded",
-    "KeyRing": "outlast.protocol.codecs",
+    "KeyRing": "outlast.protocol.keys",
     "Misuse": "outlast.sdk.misuse",
     "Retry": "outlast.sdk.options",
     "RetryableError": "outlast.sdk.errors",

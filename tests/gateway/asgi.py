@@ -27,7 +27,7 @@ class AsgiClient:
     """Sends one request at a time, each as a connection of its own."""
 
     def __init__(self, app: Gateway, *, headers: dict[str, str] | None = None) -> None:
-        self._app = app
+        self.app = app
         self._headers = {"host": "127.0.0.1:7070", **(headers or {})}
 
     async def send(
@@ -81,5 +81,5 @@ class AsgiClient:
                 if on_piece is not None:
                     on_piece(response.body)
 
-        await self._app(scope, receive, send)
+        await self.app(scope, receive, send)
         return response

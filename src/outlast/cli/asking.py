@@ -6,6 +6,7 @@ from outlast.cli import exits
 from outlast.cli.arguments import Arguments
 from outlast.cli.printing import json_line, mode_of, put
 from outlast.cli.reach import reached
+from outlast.cli.results import refuse_closed
 from outlast.cli.starting import IDENTITY
 from outlast.cli.values import payload_of
 from outlast.core.errors import Conflict
@@ -34,6 +35,7 @@ async def _query(arguments: Arguments) -> int:
             f'The query "{arguments.name}" failed: {reply.failure.type}: {reply.failure.message}',
             remedy="Look at the name and the arguments, then at the query methods of the workflow's class.",
         )
+    refuse_closed(arguments, reply.result)
     out = AnsweredOut(id=arguments.id, result=values_of(reply.result))
     if mode_of(arguments) == "json":
         put(json_line(out))

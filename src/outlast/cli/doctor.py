@@ -19,7 +19,7 @@ from outlast.core.errors import NotFound, Refusal
 from outlast.core.replies import TaskInfo, WorkflowInfo
 from outlast.core.units import MINUTE, SECOND
 from outlast.protocol.transport import RunsAsked, TasksAsked
-from outlast.server.checkup import Finding, Level, check_python, check_settings, check_store
+from outlast.server.checkup import Finding, Level, check_payloads, check_python, check_settings, check_store
 from outlast.server.settings import check_all
 from outlast.server.sources import Sources
 from outlast.store.base import StoreError
@@ -54,6 +54,8 @@ async def _findings(arguments: Arguments) -> list[Finding]:
         check_all(given)
     except Refusal as error:
         found.append(Finding("setting_wrong", "settings", Level.PROBLEM, error.fact, error.remedy))
+    else:
+        found += check_payloads(given)
     if not given.text("server"):
         found += _of_store(given)
     found += [finding async for finding in _of_what_runs(arguments)]

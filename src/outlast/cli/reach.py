@@ -14,6 +14,7 @@ from outlast.core.errors import Invalid, NotFound, Unavailable
 from outlast.core.inputs import DescribeTask, DescribeWorkflow, Request
 from outlast.core.limits import FEED_PAGE_EVENTS
 from outlast.core.replies import Reply, TaskInfo, WorkflowInfo
+from outlast.protocol.opening import Opener
 from outlast.protocol.transport import (
     Attempt,
     Count,
@@ -25,6 +26,7 @@ from outlast.protocol.transport import (
     TasksAsked,
     Transport,
 )
+from outlast.server.payloads import opener_from
 
 REACH_WITHIN: Final = 5.0  # seconds
 LOOK_EVERY: Final = 0.5  # seconds between looks into a file for what a feed has new
@@ -63,10 +65,11 @@ class Look(Protocol):
 
 
 class Remote:
-    """Through a server."""
+    """Through a server. Values come as they are stored, and are opened here."""
 
-    def __init__(self, transport: Transport, address: str) -> None:
+    def __init__(self, transport: Transport, address: str, opener: Opener) -> None:
         self._transport = transport
+        self._opener = opener
         self.address = address
 
     async def workflow(self, workflow_id: str, run_id: str = "") -> WorkflowInfo:
@@ -83,7 +86,8 @@ class Remote:
 
     async def history(self, workflow_id: str, run_id: str, first_event_id: int = 1) -> HistoryPage:
         """Return a page of committed events."""
-        return await self._transport.read_history(workflow_id, run_id, first_event_id=first_event_id)
+        page = await self._transport.read_history(workflow_id, run_id, first_event_id=first_event_id)
+        return self._opener.open(page)
 
     async def attempts(self, task_id: str) -> tuple[Attempt, ...]:
         """Return how the leases of a task ended."""
@@ -91,11 +95,11 @@ class Remote:
 
     async def runs(self, asked: RunsAsked, *, cursor: str, limit: int) -> Listing:
         """Return a page of runs."""
-        return await self._transport.list_runs(asked, cursor=cursor, limit=limit)
+        return self._opener.open(await self._transport.list_runs(asked, cursor=cursor, limit=limit))
 
     async def tasks(self, asked: TasksAsked, *, cursor: str, limit: int) -> Listing:
         """Return a page of tasks."""
-        return await self._transport.list_tasks(asked, cursor=cursor, limit=limit)
+        return self._opener.open(await self._transport.list_tasks(asked, cursor=cursor, limit=limit))
 
     async def count_runs(self, asked: RunsAsked) -> Count:
         """Count runs."""
@@ -111,27 +115,28 @@ class Remote:
 
     async def feed(self, *, after: str, wait: float) -> FeedPage:
         """Return a page of the feed."""
-        return await self._transport.read_feed(after=after, wait=wait)
+        return self._opener.open(await self._transport.read_feed(after=after, wait=wait))
 
     async def namespaces(self) -> tuple[NamespaceInfo, ...]:
         """Return every namespace."""
         return await self._transport.list_namespaces()
 
     async def send(self, request: Request, *, wait: float | None = REACH_WITHIN) -> Reply:
-        """Send a request."""
-        return await self._transport.call(request, timeout=wait)
+        """Send a request. Raises Conflict ("payload_locked") for values that are to be encrypted where there is no key."""
+        return self._opener.open(await self._transport.call(self._opener.code(request), timeout=wait))
 
 
 class Direct:
     """Through the store's file."""
 
-    def __init__(self, path: str, namespace: str) -> None:
+    def __init__(self, path: str, namespace: str, opener: Opener) -> None:
         from outlast.engine.reading import Reader
         from outlast.server.looking import ReadOnlyStore
         from outlast.server.stores import blobs_of
 
         self.address = ""
         self._path = path
+        self._opener = opener
         self._store = ReadOnlyStore(path)
         self._reader = Reader(self._store, blobs_of(path))
         self._namespace = namespace
@@ -142,15 +147,16 @@ class Direct:
 
     async def workflow(self, workflow_id: str, run_id: str = "") -> WorkflowInfo:
         """Describe a run."""
-        return await self._reader.describe_workflow(self._namespace, workflow_id, run_id)
+        return self._opener.open(await self._reader.describe_workflow(self._namespace, workflow_id, run_id))
 
     async def task(self, task_id: str) -> TaskInfo:
         """Describe a task."""
-        return await self._reader.describe_task(self._namespace, task_id)
+        return self._opener.open(await self._reader.describe_task(self._namespace, task_id))
 
     async def history(self, workflow_id: str, run_id: str, first_event_id: int = 1) -> HistoryPage:
         """Return a page of committed events."""
-        return await self._reader.read_history(self._namespace, workflow_id, run_id, first_event_id=first_event_id)
+        page = await self._reader.read_history(self._namespace, workflow_id, run_id, first_event_id=first_event_id)
+        return self._opener.open(page)
 
     async def attempts(self, task_id: str) -> tuple[Attempt, ...]:
         """Return how the leases of a task ended."""
@@ -158,11 +164,13 @@ class Direct:
 
     async def runs(self, asked: RunsAsked, *, cursor: str, limit: int) -> Listing:
         """Return a page of runs."""
-        return await self._reader.list_runs(self._namespace, asked, cursor=cursor, limit=limit, now=_now())
+        page = await self._reader.list_runs(self._namespace, asked, cursor=cursor, limit=limit, now=_now())
+        return self._opener.open(page)
 
     async def tasks(self, asked: TasksAsked, *, cursor: str, limit: int) -> Listing:
         """Return a page of tasks."""
-        return await self._reader.list_tasks(self._namespace, asked, cursor=cursor, limit=limit, now=_now())
+        page = await self._reader.list_tasks(self._namespace, asked, cursor=cursor, limit=limit, now=_now())
+        return self._opener.open(page)
 
     async def count_runs(self, asked: RunsAsked) -> Count:
         """Count runs."""
@@ -183,7 +191,7 @@ class Direct:
         while True:
             page = await read_feed(self._store, self._namespace, after=after, limit=FEED_PAGE_EVENTS)
             if page.events or wait <= 0:
-                return page
+                return self._opener.open(page)
             after = page.next
             await asyncio.sleep(min(wait, LOOK_EVERY))
             wait -= LOOK_EVERY
@@ -216,6 +224,7 @@ async def reached(arguments: Arguments, *, write: bool = False) -> AsyncGenerato
     if arguments.server and arguments.store:
         raise Invalid("invalid_request", "Both --server and --store are given.", remedy="Give one of them.")
     found = sources(arguments)
+    opener = opener_from(found)
     namespace, token = found.text("namespace"), found.text("token")
     address = "" if arguments.store else found.text("server")
     path = ""
@@ -229,11 +238,11 @@ async def reached(arguments: Arguments, *, write: bool = False) -> AsyncGenerato
 
         transport = HttpTransport(address, namespace=namespace, token=token)
         try:
-            yield Remote(transport, address)
+            yield Remote(transport, address, opener)
         finally:
             await transport.close()
         return
-    direct = Direct(path, namespace)  # it says what is wrong with the file, and makes none
+    direct = Direct(path, namespace, opener)  # it says what is wrong with the file, and makes none
     try:
         if not write:
             yield direct
@@ -241,7 +250,7 @@ async def reached(arguments: Arguments, *, write: bool = False) -> AsyncGenerato
     finally:
         direct.close()
     async with _engine(arguments, path, namespace) as own:
-        yield Remote(own, "this process")
+        yield Remote(own, "this process", opener)
 
 
 def _file_of(url: str) -> str:

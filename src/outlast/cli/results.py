@@ -10,12 +10,15 @@ from outlast.cli.reach import Look, reached
 from outlast.cli.text import clean
 from outlast.cli.values import span_of
 from outlast.cli.why import is_open
-from outlast.core.errors import Unavailable
+from outlast.core.errors import Conflict, Unavailable
 from outlast.core.inputs import AwaitTask, AwaitWorkflow
+from outlast.core.payload import Payloads
 from outlast.core.replies import RunStatus, TaskOutcomeReply, WorkflowOutcome
 from outlast.core.units import SECOND
 from outlast.gateway.given import FailureOut, OutcomeOut, TaskOutcomeOut
 from outlast.gateway.giving import task_outcome_out, workflow_outcome_out
+from outlast.gateway.values import told
+from outlast.protocol.opening import is_closed, why_closed
 
 
 def of_workflow(arguments: Arguments) -> int:
@@ -51,6 +54,7 @@ async def workflow_result(arguments: Arguments, look: Look, workflow_id: str, ru
         reply = WorkflowOutcome(
             workflow_id=workflow_id, run_id=info.run_id, status=info.status, result=info.result, failure=info.failure
         )
+    refuse_closed(arguments, reply.result)
     return _print(arguments, workflow_outcome_out(reply), reply.status.value, exits.of_status(reply.status))
 
 
@@ -72,7 +76,21 @@ async def task_result(arguments: Arguments, look: Look, task_id: str) -> int:
             result=info.result,
             failure=info.failure,
         )
+    refuse_closed(arguments, reply.result)
     return _print(arguments, task_outcome_out(reply), reply.state.value, exits.of_state(reply.state))
+
+
+def refuse_closed(arguments: Arguments, result: Payloads) -> None:
+    """Raise Conflict for a value that would be printed alone and is closed: what reads it would take it for the result."""
+    if mode_of(arguments) == "json":
+        return
+    for payload in filter(is_closed, result):
+        code, why = why_closed(payload)
+        raise Conflict(
+            code or "payload_locked",
+            f"The result is {told(payload)}. {why}".strip(),
+            remedy="Set payloads.codecs and payloads.keys as the app has them, or see it as it is stored: --json",
+        )
 
 
 def _wait(arguments: Arguments) -> float | None:

@@ -53,7 +53,10 @@ def _reloader(arguments: Arguments, server: Server) -> Reloader:
         "token": policy,
         "http.rate": policy,
         "http.burst": policy,
+        "payloads.codecs": policy,
         "log.level": lambda found: set_log_level(found.choice("log.level")),
     }
     # The file's content may be another though its name is not: it is read again with every reload.
-    return Reloader(lambda: sources(arguments), apply, check, always={"http.tokens_file": policy})
+    return Reloader(
+        lambda: sources(arguments), apply, check, always={"http.tokens_file": policy, "payloads.keys": policy}
+    )

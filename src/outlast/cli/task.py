@@ -17,10 +17,11 @@ from outlast.cli.workflow import counted
 from outlast.core.errors import Invalid
 from outlast.core.replies import TaskInfo
 from outlast.gateway.giving import attempt_out, task_out
+from outlast.gateway.values import told
 from outlast.protocol.transport import Attempt
 
 PAGE: Final = 500
-HEADS: Final = ("TASK", "TYPE", "QUEUE", "STATE", "ATTEMPT", "ENQUEUED", "LAST ERROR")
+HEADS: Final = ("TASK", "TYPE", "QUEUE", "STATE", "ATTEMPT", "ENQUEUED", "RESULT OR LAST ERROR")
 ATTEMPT_HEADS: Final = ("ATTEMPT", "OUTCOME", "STARTED", "TOOK", "WORKER", "ERROR")
 
 
@@ -64,8 +65,8 @@ def _listed(arguments: Arguments, infos: list[TaskInfo], now: int) -> str:
 
 def _row(info: TaskInfo, now: int) -> tuple[str, ...]:
     attempt = f"{info.attempt} of {info.attempts_max}" if info.attempts_max else str(info.attempt)
-    error = f"{info.failure.type}: {info.failure.message}" if info.failure else ""
-    return info.task_id, info.type, info.queue, info.state.value, attempt, ago(info.enqueued_at, now), error[:80]
+    said = f"{info.failure.type}: {info.failure.message}" if info.failure else ", ".join(map(told, info.result))
+    return info.task_id, info.type, info.queue, info.state.value, attempt, ago(info.enqueued_at, now), said[:80]
 
 
 def count(arguments: Arguments) -> int:

@@ -6,6 +6,7 @@ from typing import Final
 from unicodedata import combining, east_asian_width
 
 GAP: Final = 2  # columns between those of a table
+VALUE_SHOWN: Final = 200  # columns of a value; the whole of it is in --json
 NARROWEST: Final = 8  # columns of a cell that was cut
 
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))

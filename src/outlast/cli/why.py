@@ -13,11 +13,12 @@ from outlast.cli.printing import json_line, mode_of
 from outlast.cli.reach import Look, reached
 from outlast.cli.shapes import WhyShown
 from outlast.cli.steps import Step, steps_of
-from outlast.cli.text import ago, clean, instant, span
+from outlast.cli.text import VALUE_SHOWN, ago, clean, cut, instant, span
 from outlast.cli.watching import Render, shown
 from outlast.core.errors import NotFound
 from outlast.core.replies import RunStatus, TaskInfo, TaskState, WorkflowInfo
 from outlast.gateway.giving import why_task, why_workflow
+from outlast.gateway.values import told
 
 BEFORE_SHOWN: Final = 6
 EVENTS_READ: Final = 5_000
@@ -179,6 +180,7 @@ def lines_of_task(info: TaskInfo, *, now: int) -> list[str]:
     if not is_open(info):
         if info.failure is not None:
             lines.append(_line("ended by", f"{info.failure.type}: {info.failure.message}"))
+        lines += [_line("result", cut(told(value), VALUE_SHOWN)) for value in info.result]
         lines.append(_line("ended", instant(info.closed_at)))
         return lines
     lines.append(_line("waits for", waits_for_task(info, now=now)))

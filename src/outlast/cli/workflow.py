@@ -11,20 +11,21 @@ from outlast.cli.printing import fields_text, json_line, mode_of, put, rows_text
 from outlast.cli.reach import Look, reached
 from outlast.cli.shapes import StepOut, WorkflowShown
 from outlast.cli.steps import Step, steps_of
-from outlast.cli.text import ago, clean, span
+from outlast.cli.text import VALUE_SHOWN, ago, clean, cut, span
 from outlast.cli.text import instant as instant_text
 from outlast.cli.watching import Render, shown
 from outlast.cli.why import waits_for
 from outlast.core.errors import Invalid
-from outlast.core.events import Event
+from outlast.core.events import Event, WorkflowExecutionStarted
 from outlast.core.replies import RunStatus, WorkflowInfo
 from outlast.gateway.giving import count_out, event_out, workflow_out
-from outlast.gateway.values import instant
+from outlast.gateway.values import instant, told
 from outlast.protocol.transport import Count
 
 PAGE: Final = 500
 WHY_ROWS: Final = 40  # rows of a list that are asked what they wait for
 FOLLOW_EVERY: Final = 0.5  # seconds
+INPUTS_SHOWN: Final = 10  # arguments of a run, each on a line
 
 Recorded = tuple[int, int, Event]
 
@@ -85,7 +86,8 @@ async def _asked(look: Look, info: WorkflowInfo) -> WorkflowInfo:
 
 
 def _ending(info: WorkflowInfo) -> str:
-    return f"{info.failure.type}: {info.failure.message}"[:80] if info.failure else ""
+    said = f"{info.failure.type}: {info.failure.message}" if info.failure else ", ".join(map(told, info.result))
+    return said[:80]
 
 
 def count(arguments: Arguments) -> int:
@@ -195,14 +197,17 @@ def _told(info: WorkflowInfo, events: list[Recorded], steps: list[Step], *, raw:
         lines.append(f"  waits for {clean(waits_for(info, now=now))}")
     if info.warning:
         lines.append(f"  warning   {clean(info.warning)}")
+    if events and isinstance(started := events[0][2], WorkflowExecutionStarted):
+        lines += [f"  input     {clean(cut(told(value), VALUE_SHOWN))}" for value in started.input[:INPUTS_SHOWN]]
+    lines += [f"  result    {clean(cut(told(value), VALUE_SHOWN))}" for value in info.result]
     if info.failure is not None:
         lines.append(f"  failure   {clean(f'{info.failure.type}: {info.failure.message}')}")
     if raw:
         outs = [(recorded, event_out(*recorded)) for recorded in events]
-        told = [
+        rows_raw = [
             (str(out.event_id), instant_text(recorded[1]), out.kind, fields_text(out.fields)) for recorded, out in outs
         ]
-        return "\n".join(lines) + "\n\n" + table_text(("EVENT", "AT", "KIND", "FIELDS"), told)
+        return "\n".join(lines) + "\n\n" + table_text(("EVENT", "AT", "KIND", "FIELDS"), rows_raw)
     rows = [_row(step, info) for step in steps]
     return "\n".join(lines) + "\n\n" + table_text(("STEP", "NAME", "STATE", "ATTEMPT", "TOOK", "DETAIL"), rows)
 

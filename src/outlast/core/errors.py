@@ -19,6 +19,8 @@ CODES: Final[dict[str, str]] = {
     "cursor_expired": "What follows the cursor is not kept any more.",
     "unknown_field": "The request has a field that is not known.",
     "payload_too_large": "A payload is over the limit.",
+    "payload_locked": "A value is or is to be encrypted, and the key is not here.",
+    "payload_unreadable": "A stored value cannot be decoded.",
     "body_too_large": "The body of the request is over the limit.",
     "malformed_body": "The body cannot be decoded.",
     "unsupported_encoding": "The content type is not one that is served.",

@@ -24,6 +24,7 @@ from outlast.gateway.router import Router
 from outlast.gateway.streams import Streams
 from outlast.gateway.table import ROUTES
 from outlast.protocol.errors import refused
+from outlast.protocol.opening import AS_STORED, Opener
 from outlast.protocol.version import HEADER, PROTOCOL
 from outlast.store.base import StoreError
 
@@ -41,10 +42,14 @@ _JSON_NAMES: Final = ("application/json", "application/problem+json", "applicati
 
 @dataclass(slots=True, frozen=True)
 class Policy:
-    """Who may call, and how often. ``tokens`` empty: everybody who reaches the listener, which is then on loopback."""
+    """Who may call, how often, and which values are opened for them.
+
+    ``tokens`` empty: everybody who reaches the listener, which is then on loopback.
+    """
 
     tokens: tuple[Token, ...] = ()
     rate: Rate = UNLIMITED
+    opener: Opener = AS_STORED
 
 
 class Gateway:
@@ -58,6 +63,7 @@ class Gateway:
         self._meter = meter or Meter()
         self._gate = Gate(policy.tokens)
         self._admission = Admission(policy.rate)
+        self._opener = policy.opener
         self._router = Router(ROUTES)
         self._open = OpenDoor(engine)
         self._streams = Streams()
@@ -66,6 +72,7 @@ class Gateway:
         """Go by ``policy`` from the next request on."""
         self._gate = Gate(policy.tokens)
         self._admission = Admission(policy.rate)
+        self._opener = policy.opener
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP exchange; other kinds of scope are not served."""
@@ -175,6 +182,7 @@ class Gateway:
             path=quote(raw_path.partition(b"?")[0], safe="/%:@!$&'()*+,;=~-._"),
             request_id=request_id,
             streams=self._streams,
+            opener=AS_STORED if route.wire else self._opener,
         )
         if route.wire:
             _require_protocol(headers)

@@ -16,6 +16,7 @@ from outlast.engine.ticket import FutureTicket
 from outlast.gateway.auth import Caller
 from outlast.gateway.streams import Streams
 from outlast.protocol.errors import exception_of
+from outlast.protocol.opening import AS_STORED, Opener
 from outlast.protocol.wire import JSON, MSGPACK, encode
 
 Scope = MutableMapping[str, Any]
@@ -57,7 +58,10 @@ class StreamAnswer:
 
 @dataclass(slots=True)
 class Exchange:
-    """One request. ``params`` are the named parts of its path, ``query`` and ``taken`` what was read of query and body."""
+    """One request. ``params`` are the named parts of its path, ``query`` and ``taken`` what was read of query and body.
+
+    ``opener`` codes the values of requests and opens those of replies; workers have them as they are stored.
+    """
 
     engine: Engine
     namespace: str
@@ -73,6 +77,7 @@ class Exchange:
     query: msgspec.Struct | None = None
     taken: msgspec.Struct | None = None
     raw: bytes = b""
+    opener: Opener = AS_STORED
 
     @property
     def principal(self) -> str:
@@ -91,7 +96,7 @@ class Exchange:
 
     async def expect(self, request: Request, kind: type[Wanted]) -> Wanted:
         """Return the engine's reply. Raises the refusal that came instead."""
-        return checked(await self.ask(request), kind)
+        return checked(self.opener.open(await self.ask(request)), kind)
 
     async def within(self, request: Request, probe: Request, kind: type[Wanted], wait: float) -> Wanted | None:
         """Return the reply to a request that is held, or None when it did not come within ``wait`` seconds.
@@ -102,7 +107,7 @@ class Exchange:
         ticket = self.submit(request)
         await self.ask(probe)
         reply = await self.while_connected(ticket, wait=wait)
-        return None if reply is None else checked(reply, kind)
+        return None if reply is None else checked(self.opener.open(reply), kind)
 
     def idempotency_key(self) -> str:
         """Return the caller's key, empty when there is none. Raises Invalid for an empty one: it would protect nothing."""
@@ -118,8 +123,8 @@ class Exchange:
         return key
 
     def submit(self, request: Request) -> FutureTicket:
-        """Hand ``request`` to the engine now, in the order of the calls."""
-        return self.engine.submit(request, namespace=self.namespace, principal=self.principal)
+        """Hand ``request`` to the engine now, in the order of the calls. Raises Conflict for values without their key."""
+        return self.engine.submit(self.opener.code(request), namespace=self.namespace, principal=self.principal)
 
     async def ask(self, request: Request) -> Reply:
         """Return the engine's reply."""

@@ -41,7 +41,7 @@ async def _pieces(exchange: Exchange, page: FeedPage) -> AsyncGenerator[bytes]:
             moved.set()  # what was committed since the page was read
             while not exchange.engine.stopped:
                 if page.events:
-                    yield _piece(page)
+                    yield _piece(exchange, page)
                     silence.broken()
                 if not page.more:
                     if not await silence.ended(moved):
@@ -61,12 +61,13 @@ async def _read(exchange: Exchange, after: str) -> FeedPage:
     return await exchange.engine.feeds.read(exchange.namespace, after=after, limit=limits.FEED_PAGE_EVENTS)
 
 
-def _piece(page: FeedPage) -> bytes:
+def _piece(exchange: Exchange, page: FeedPage) -> bytes:
     piece = _pieces_of.get(page)
     if piece is None:
         encode = msgspec.json.encode
+        events = exchange.opener.open(page).events
         piece = b"".join(
-            b"id: %s\ndata: %s\n\n" % (event.cursor.encode(), encode(feed_event_out(event))) for event in page.events
+            b"id: %s\ndata: %s\n\n" % (event.cursor.encode(), encode(feed_event_out(event))) for event in events
         )
         _pieces_of[page] = piece
     return piece

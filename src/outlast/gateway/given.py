@@ -10,7 +10,13 @@ from outlast.core.replies import RunStatus, TaskState
 
 When = Annotated[str, Meta(extra_json_schema={"format": "date-time"})] | None
 Results = Annotated[
-    tuple[Any, ...], Meta(description="JSON values; one that is no JSON stands as its encoding and data in base64.")
+    tuple[Any, ...],
+    Meta(
+        description=(
+            "JSON values. One that is no JSON stands as its encoding and its data in base64; one that is coded, as for a "
+            "server without the key, also with codecs, key and why; one that is kept apart with size and blob, its hash."
+        )
+    ),
 ]
 Short = Annotated[bool, Meta(description="The page ended before it was full for what it costs; `next` goes on.")]
 Next = Annotated[str, Meta(description="The cursor of the next page; empty at the end.")]

@@ -12,8 +12,10 @@ from outlast.core.errors import Invalid
 from outlast.core.failure import Failure
 from outlast.core.payload import Payload, Payloads
 from outlast.core.units import SECOND
+from outlast.protocol.opening import codecs_of, encoding_of, is_closed, key_of, why_closed
 
 JSON_PLAIN: Final = "json/plain"  # the encoding that every SDK reads
+NULL: Final = "binary/null"  # no value at all
 ERROR_TEXT_MAX: Final = 200  # characters of an error in a row of a list; the whole stands in the thing itself
 
 _UNITS: Final = {"ms": SECOND // 1000, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": 86_400 * SECOND}
@@ -97,13 +99,33 @@ def attributes_of(values: dict[str, str | int | float | bool] | None) -> dict[st
 
 
 def value_of(payload: Payload) -> Any:
-    """Return the JSON value of a payload, or its encoding and data where it is no JSON."""
-    if payload.encoding == JSON_PLAIN and _is_json(payload.data):
+    """Return the JSON value of a payload, or what is known of it where it is no JSON, is coded or is kept apart."""
+    if payload.encoding == JSON_PLAIN and not payload.blob and _is_json(payload.data):
         return msgspec.Raw(payload.data)
-    form: dict[str, Any] = {"encoding": payload.encoding, "data": base64.b64encode(payload.data).decode()}
+    form: dict[str, Any] = {"encoding": payload.encoding}
+    if is_closed(payload):
+        form |= {"of": encoding_of(payload), "codecs": codecs_of(payload), "key": key_of(payload)}
+        if why := why_closed(payload)[1]:
+            form["why"] = why
     if payload.blob:
-        form["size"] = payload.size
+        form |= {"size": payload.size, "blob": payload.blob}
+    elif payload.encoding != NULL:
+        form |= {"size": len(payload.data), "data": base64.b64encode(payload.data).decode()}
+    else:
+        return None
     return form
+
+
+def told(payload: Payload) -> str:
+    """Return a payload for people: its JSON, or in words what it is and why it is not shown."""
+    value = value_of(payload)
+    if not isinstance(value, dict):
+        return msgspec.json.encode(value).decode()
+    size = f"{payload.size or len(payload.data):,} bytes"
+    if is_closed(payload):
+        key = key_of(payload)
+        return f"encrypted with key {key}, {size}" if key else f"coded by {' '.join(codecs_of(payload))}, {size}"
+    return f"{payload.encoding}, {size}" + (", kept apart" if payload.blob else "")
 
 
 def _is_json(data: bytes) -> bool:

@@ -146,7 +146,8 @@ async def _pieces(exchange: Exchange, page: HistoryPage, after: int, *, closed: 
 
 async def _read(exchange: Exchange, workflow_id: str, run_id: str, after: int) -> HistoryPage:
     reader = exchange.engine.reader
-    return await reader.read_history(exchange.namespace, workflow_id, run_id, first_event_id=after + 1)
+    page = await reader.read_history(exchange.namespace, workflow_id, run_id, first_event_id=after + 1)
+    return exchange.opener.open(page)
 
 
 async def _is_closed(exchange: Exchange, page: HistoryPage, after: int) -> bool:

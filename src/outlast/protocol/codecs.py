@@ -6,30 +6,33 @@ coded, so that values written before a codec was added, or while another key was
 
 import hmac
 import threading
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 import zstandard
 
-from outlast.core.errors import Invalid
+from outlast.core.errors import Conflict, Invalid, Refusal
 from outlast.core.limits import PAYLOAD_BYTES_MAX
 from outlast.core.payload import Payload
+from outlast.protocol.keys import Keys, check_key
 
 CODED: Final = "binary/coded"
-KEY_BYTES: Final = 32  # AES-256
+ENCODING: Final = "encoding"  # in the metadata of what is coded: what it is once it is decoded
+CODECS: Final = "codecs"  # and by which codecs it was coded, in order
+KEY: Final = "key"  # and the id of the key it was encrypted with
 NONCE_BYTES: Final = 12
 COMPRESS_FROM: Final = 256  # bytes; below it the gain is smaller than what is said of it
 EXPANDED_BYTES_MAX: Final = PAYLOAD_BYTES_MAX  # what compressed data may say that it expands to
 
 
 class Unreadable(Exception):
-    """A coded payload cannot be read; ``remedy`` says what is missing."""
+    """A coded payload cannot be read; ``remedy`` says what is missing. ``code``: "payload_locked" where that is a key."""
 
-    def __init__(self, fact: str, *, remedy: str) -> None:
+    def __init__(self, fact: str, *, remedy: str, code: str = "payload_unreadable") -> None:
         super().__init__(fact)
         self.fact = fact
         self.remedy = remedy
+        self.code = code
 
 
 class Codec(Protocol):
@@ -43,18 +46,6 @@ class Codec(Protocol):
 
     def decode(self, data: bytes, about: bytes) -> bytes:
         """Return what ``encode`` was given. Raises Unreadable."""
-        ...
-
-
-class Keys(Protocol):
-    """Where keys come from: 32 bytes each, by id."""
-
-    def current(self) -> tuple[str, bytes]:
-        """Return the id and the key by which new values are written."""
-        ...
-
-    def find(self, key_id: str) -> bytes | None:
-        """Return the key of ``key_id``, None when it is gone: what it wrote is gone with it."""
         ...
 
 
@@ -104,13 +95,10 @@ class Encrypt:
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
         self._ciphers: dict[bytes, tuple[Any, bytes]] = {}
-        key_id, key = keys.current()
-        _check_key(key_id, key)
-        self._cipher_of(key)
+        self._cipher_of(self._current()[1])
 
     def encode(self, data: bytes, about: bytes) -> bytes | None:
-        key_id, key = self._keys.current()
-        _check_key(key_id, key)
+        key_id, key = self._current()
         cipher, nonce_key = self._cipher_of(key)
         bound = about + b"\x1f" + key_id.encode()
         nonce = hmac.digest(nonce_key, bound + b"\x1f" + data, "sha256")[:NONCE_BYTES]
@@ -120,84 +108,62 @@ class Encrypt:
     def decode(self, data: bytes, about: bytes) -> bytes:
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra
 
-        length = data[0] if data else 0
-        key_id = data[1 : 1 + length].decode(errors="replace")
-        rest = data[1 + length :]
-        key = self._keys.find(key_id)
-        if key is None:
-            raise Unreadable(
-                f'The value was encrypted with key "{key_id}", which is not there.',
-                remedy="Give the keys that have it. If it was destroyed the value is gone, as it was meant to be.",
-            )
+        key_id = self.key_of(data)
+        rest = data[1 + data[0] :] if data else b""
+        key = self._find(key_id)
         cipher, _ = self._cipher_of(key)
         try:
             opened: bytes = cipher.decrypt(rest[:NONCE_BYTES], rest[NONCE_BYTES:], about + b"\x1f" + key_id.encode())
         except (InvalidTag, ValueError):
             raise Unreadable(
                 f'The value cannot be decrypted with key "{key_id}".',
-                remedy="The key is another one, or the data changed.",
+                remedy="The key of this id is another one here than where the value was written, or the data changed.",
             ) from None
         return opened
+
+    @staticmethod
+    def key_of(data: bytes) -> str:
+        """Return the id of the key that ``data``, which ``encode`` gave, was encrypted with."""
+        length = data[0] if data else 0
+        return data[1 : 1 + length].decode(errors="replace")
+
+    def _current(self) -> tuple[str, bytes]:
+        try:
+            key_id, key = self._keys.current()
+        except Refusal:
+            raise
+        except Exception as error:
+            raise Conflict(
+                "payload_locked",
+                f"The current key cannot be had: {type(error).__name__}.",
+                remedy="Look at what gives the keys, then try again.",
+            ) from error
+        check_key(key_id, key)
+        return key_id, key
+
+    def _find(self, key_id: str) -> bytes:
+        try:
+            key = self._keys.find(key_id)
+        except Exception as error:
+            raise Unreadable(
+                f'The key "{key_id}" cannot be had: {type(error).__name__}.',
+                remedy="Look at what gives the keys, then try again.",
+                code="payload_locked",
+            ) from error
+        if key is None:
+            raise Unreadable(
+                f'The value was encrypted with key "{key_id}", which is not there.',
+                remedy="Give the keys that have it. If it was destroyed the value is gone, as it was meant to be.",
+                code="payload_locked",
+            )
+        check_key(key_id, key)
+        return key
 
     def _cipher_of(self, key: bytes) -> tuple[Any, bytes]:
         found = self._ciphers.get(key)
         if found is None:
             found = self._ciphers[key] = (_aes(key), hmac.digest(key, b"outlast nonce", "sha256"))
         return found
-
-
-class KeyRing:
-    """Keys that the program has: ``KeyRing({"2026-11": key}, current="2026-11")``."""
-
-    def __init__(self, keys: Mapping[str, bytes], *, current: str) -> None:
-        if current not in keys:
-            raise Invalid("invalid_request", f'There is no key "{current}".', remedy=f"There are: {', '.join(keys)}.")
-        for key_id, key in keys.items():
-            _check_key(key_id, key)
-        self._keys = dict(keys)
-        self._current = current
-
-    @classmethod
-    def from_file(cls, path: str) -> "KeyRing":
-        """Return the keys in a file with a line ``ID HEX`` for each, the current one first.
-
-        Raises:
-            Invalid: there is no such file, or a line is not of that form. No key is in the error.
-        """
-        try:
-            lines = Path(path).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise Invalid(
-                "invalid_request", f"The key file cannot be read: {error}.", remedy="Look at the path."
-            ) from None
-        keys: dict[str, bytes] = {}
-        for number, line in enumerate(lines, 1):
-            if not line.strip() or line.lstrip().startswith("#"):
-                continue
-            key_id, _, text = line.strip().partition(" ")
-            try:
-                keys[key_id] = bytes.fromhex(text)
-                _check_key(key_id, keys[key_id])
-            except (ValueError, Invalid):
-                raise Invalid(
-                    "invalid_request",
-                    f"Line {number} of {path} is no key.",
-                    remedy=f"Write: ID, a space, {2 * KEY_BYTES} hexadecimal digits (openssl rand -hex {KEY_BYTES}).",
-                ) from None
-        if not keys:
-            raise Invalid(
-                "invalid_request", f"{path} has no key.", remedy="Write one: ID, a space, 64 hexadecimal digits."
-            )
-        return cls(keys, current=next(iter(keys)))
-
-    def __repr__(self) -> str:
-        return f"<keys {', '.join(self._keys)}; current {self._current}>"
-
-    def current(self) -> tuple[str, bytes]:
-        return self._current, self._keys[self._current]
-
-    def find(self, key_id: str) -> bytes | None:
-        return self._keys.get(key_id)
 
 
 class Chain:
@@ -214,15 +180,17 @@ class Chain:
         if not payload.data or payload.encoding == CODED:
             return payload
         about = payload.encoding.encode()
-        data, names = payload.data, list[str]()
+        data, names, metadata = payload.data, list[str](), {**(payload.metadata or {}), ENCODING: about}
         for codec in self._codecs:
             coded = codec.encode(data, about)
             if coded is not None:
                 data = coded
                 names.append(codec.name)
+                if isinstance(codec, Encrypt):
+                    metadata[KEY] = codec.key_of(coded).encode()
         if not names:
             return payload
-        metadata = {**(payload.metadata or {}), "encoding": about, "codecs": " ".join(names).encode()}
+        metadata[CODECS] = " ".join(names).encode()
         return Payload(CODED, data, metadata=metadata)
 
     def decode(self, payload: Payload) -> Payload:
@@ -230,43 +198,30 @@ class Chain:
         if payload.encoding != CODED:
             return payload
         metadata = dict(payload.metadata or {})
-        about = metadata.pop("encoding", b"")
-        names = metadata.pop("codecs", b"").decode(errors="replace").split()
+        about = metadata.pop(ENCODING, b"")
+        names = metadata.pop(CODECS, b"").decode(errors="replace").split()
+        metadata.pop(KEY, None)
+        if not names or len(set(names)) != len(names):
+            raise Unreadable("The value does not say by which codecs it was coded.", remedy="It is damaged or forged.")
         data = payload.data
         for name in reversed(names):
             codec = self._by_name.get(name)
             if codec is None:
-                raise Unreadable(
-                    f'The value was written with the codec "{name}", which is not given here.',
-                    remedy=f"Give it: there {'are ' + ', '.join(self._by_name) if self._by_name else 'is none'}.",
-                )
+                raise self._missing(name, data)
             data = codec.decode(data, about)
         return Payload(about.decode(errors="replace"), data, metadata=metadata or None)
 
-
-def chain_of(names: Sequence[str], *, key_file: str = "") -> Chain:
-    """Return the chain that settings name: "zstd", "aes-256-gcm" (which needs a key file). Raises Invalid."""
-    codecs: list[Codec] = []
-    for name in names:
-        if name == Zstd.name:
-            codecs.append(Zstd())
-        elif name == Encrypt.name:
-            if not key_file:
-                raise Invalid("invalid_request", f"The codec {name} needs keys.", remedy="Give a key file.")
-            codecs.append(Encrypt(KeyRing.from_file(key_file)))
-        else:
-            raise Invalid(
-                "invalid_request", f'There is no codec "{name}".', remedy=f"There are {Zstd.name} and {Encrypt.name}."
+    def _missing(self, name: str, data: bytes) -> Unreadable:
+        if name == Encrypt.name:
+            return Unreadable(
+                f'The value was encrypted ({name}) with key "{Encrypt.key_of(data)}", and no keys are given here.',
+                remedy="Give them: payloads.keys in settings, App(codecs=[…, Encrypt(keys)]) in a program.",
+                code="payload_locked",
             )
-    return Chain(codecs)
-
-
-def _check_key(key_id: str, key: bytes) -> None:
-    if not key_id or len(key_id.encode()) > 255 or " " in key_id or len(key) != KEY_BYTES:  # noqa: PLR2004 - one byte
-        raise Invalid(
-            "invalid_request",
-            f'Key "{key_id[:50]}" has {len(key)} bytes, or a name that none may have.',
-            remedy=f"A key has {KEY_BYTES} bytes, its id 1 to 255 without spaces.",
+        there = f"are {', '.join(self._by_name)}" if self._by_name else "is none"
+        return Unreadable(
+            f'The value was written with the codec "{name}", which is not given here.',
+            remedy=f"Give it: payloads.codecs in settings, App(codecs=[…]) in a program; there {there}.",
         )
 
 

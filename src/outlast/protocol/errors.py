@@ -30,6 +30,8 @@ KINDS: Final[dict[str, Kind]] = {
     ),
     "unknown_field": Kind(400, errors.Invalid, "Leave the field out, or write the name that was meant."),
     "payload_too_large": Kind(413, errors.TooLarge, "Keep large data in storage of your own and pass a reference."),
+    "payload_locked": Kind(409, errors.Conflict, "Give the keys with payloads.keys, or use a program that has them."),
+    "payload_unreadable": Kind(409, errors.Conflict, "Give the codecs and keys by which it was written."),
     "body_too_large": Kind(413, errors.TooLarge, "Send fewer items at a time."),
     "malformed_body": Kind(400, errors.Invalid, "Correct the body at the place named."),
     "unsupported_encoding": Kind(415, errors.Invalid, "Send JSON, not compressed, and say so in Content-Type."),

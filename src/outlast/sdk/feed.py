@@ -51,7 +51,8 @@ class Follower:
         wait = HELD if self.follow else 0.0
         while True:
             try:
-                return await client.transport.read_feed(after=self.after, limit=FEED_PAGE_EVENTS, wait=wait)
+                page = await client.transport.read_feed(after=self.after, limit=FEED_PAGE_EVENTS, wait=wait)
+                return client.converter.opened(page)
             except Unavailable:
                 if time.monotonic() + pause.next >= ends:
                     raise

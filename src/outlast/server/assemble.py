@@ -15,6 +15,7 @@ from outlast.gateway.app import Gateway, Policy
 from outlast.gateway.auth import one_token, read_tokens
 from outlast.gateway.metrics import Meter
 from outlast.server.clock import GuardedClock, SystemEntropy, owner_name
+from outlast.server.payloads import opener_with
 from outlast.server.settings import Settings, require_safe
 from outlast.server.stores import Stores, open_stores, refuse_held
 
@@ -98,9 +99,10 @@ class Server:
 
 
 def policy_of(settings: Settings) -> Policy:
-    """Return who may call, and how often. Raises Invalid for a file of tokens that cannot be used."""
+    """Return who may call, how often, and by which keys values are opened. Raises Invalid for files that cannot be used."""
     tokens = read_tokens(settings.tokens_file) if settings.tokens_file else ()
-    return Policy((*one_token(settings.token), *tokens), Rate(settings.rate, settings.burst))
+    opener = opener_with(settings.codecs, settings.keys)
+    return Policy((*one_token(settings.token), *tokens), Rate(settings.rate, settings.burst), opener)
 
 
 def announce(stores: Stores, address: str) -> None:

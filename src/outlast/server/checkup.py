@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from outlast.core.errors import Refusal
+from outlast.protocol.opening import ENCRYPT
+from outlast.server.payloads import is_open_to_all, opener_from
 from outlast.server.sources import Sources
 from outlast.store.base import StoreError
 
@@ -61,6 +63,30 @@ def check_settings(sources: Sources) -> Iterator[Finding]:
         )  # fmt: skip
     elif not strangers:
         yield Finding("settings", "settings", Level.OK, f"from {sources.file.path or 'flags and environment'}")
+
+
+def check_payloads(sources: Sources) -> Iterator[Finding]:
+    """Say how values are coded, and whether the keys for it are here and kept from others; no key is told."""
+    codecs, keys = sources.names("payloads.codecs"), sources.text("payloads.keys")
+    if not codecs:
+        return
+    try:
+        opener_from(sources)
+    except Refusal as error:
+        yield Finding("keys_missing", "payloads", Level.PROBLEM, error.fact, error.remedy)
+        return
+    if is_open_to_all(keys):
+        path = keys.partition(":")[2]
+        yield Finding(
+            "keys_open_to_all", "payloads", Level.PROBLEM, f"{path} can be read by everybody", f"chmod 600 {path}"
+        )
+    elif ENCRYPT in codecs and not keys:
+        yield Finding(
+            "keys_none", "payloads", Level.NOTE, "values are encrypted and no keys are given here: they stay closed",
+            "Set payloads.keys where REST and commands are to show and send values.",
+        )  # fmt: skip
+    else:
+        yield Finding("payloads", "payloads", Level.OK, f"coded by {', '.join(codecs)}")
 
 
 def check_store(path: str) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ import msgspec
 from outlast.core.errors import Invalid
 from outlast.core.limits import TASK_LEASE
 from outlast.core.units import HOUR, SECOND
+from outlast.server.payloads import KEYS_FROM, check_payloads
 from outlast.server.sources import NO_FILE, Setting, SettingsFile, Shape, Sources
 
 DEFAULT_STORE: Final = "sqlite:///outlast.db"
@@ -86,6 +87,18 @@ TABLE: Final = (
         sentence="How long a task stays with a silent worker: 1s to 1h.",
     ),
     Setting("engine.clock_offset_file", sentence="A file with nanoseconds to shift the clock by; for tests."),
+    Setting(
+        "payloads.codecs",
+        shape=Shape.NAMES,
+        reloadable=True,
+        sentence="How the app codes values, in its order: zstd, encrypt; for REST and the commands, which show and send values.",
+    ),
+    Setting(
+        "payloads.keys",
+        reloadable=True,
+        prefixes=KEYS_FROM,
+        sentence="Where the keys for encrypt are: file:PATH, env:VARIABLE or python:MODULE:OBJECT; empty: values stay closed.",
+    ),
     Setting("worker.queues", flag="--queue", shape=Shape.NAMES, sentence="The queues a worker polls; empty for all of its app."),
     Setting(
         "worker.threads",
@@ -128,6 +141,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     burst: int = 0
     clock_offset_file: str = ""
     task_lease: int = TASK_LEASE  # nanoseconds
+    codecs: tuple[str, ...] = ()
+    keys: str = ""
     log_level: str = "info"
     log_format: LogFormat = LogFormat.AUTO
 
@@ -174,10 +189,13 @@ def settings_from(sources: Sources) -> Settings:
         burst=sources.number("http.burst", least=1, most=RATE_MAX) or rate,
         clock_offset_file=sources.text("engine.clock_offset_file"),
         task_lease=_lease(sources),
+        codecs=sources.names("payloads.codecs"),
+        keys=sources.text("payloads.keys"),
         log_level=sources.choice("log.level"),
         log_format=LogFormat(sources.choice("log.format")),
     )
     require_safe(settings.host, settings.token or settings.tokens_file)
+    check_payloads(sources)
     if not settings.namespaces:
         raise Invalid("invalid_request", "There is no namespace.", remedy="Name one: --namespaces default")
     return settings

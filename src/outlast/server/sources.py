@@ -41,6 +41,7 @@ class Setting:
     choices: tuple[str, ...] = ()
     secret: bool = False
     reloadable: bool = False
+    prefixes: tuple[str, ...] = ()  # what it begins with; a text that does not might be a secret in the wrong place
 
     @property
     def env(self) -> str:
@@ -63,8 +64,9 @@ class SettingValue:
 
     @property
     def shown(self) -> str:
-        """The text for people: a secret is not shown."""
-        return MASK if self.setting.secret and self.text else self.text
+        """The text for people: a secret is not shown, nor what might be one."""
+        hidden = self.setting.secret or (self.setting.prefixes and not self.text.startswith(self.setting.prefixes))
+        return MASK if hidden and self.text else self.text
 
 
 @dataclass(frozen=True, slots=True)

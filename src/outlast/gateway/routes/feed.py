@@ -18,5 +18,6 @@ async def feed(exchange: Exchange) -> Answer | StreamAnswer:
     page = await exchange.unless_gone(
         feeds.wait(exchange.namespace, after=asked.after, limit=asked.limit, wait=wait_of(asked.wait))
     )
-    body = FeedOut(items=tuple(feed_event_out(event) for event in page.events), next=page.next, more=page.more)
+    events = exchange.opener.open(page).events
+    body = FeedOut(items=tuple(feed_event_out(event) for event in events), next=page.next, more=page.more)
     return with_link(exchange, answer(body), after=page.next)

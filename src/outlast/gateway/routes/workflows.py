@@ -161,7 +161,7 @@ async def query(exchange: Exchange) -> Answer:
     )
     reply = await exchange.while_connected(exchange.submit(request))
     assert reply is not None  # without a time of ours to wait, the engine's own ends it
-    said = checked(reply, QueryAnswered)
+    said = checked(exchange.opener.open(reply), QueryAnswered)
     if said.failure is not None:
         failure = said.failure
         raise Conflict(
