@@ -1,6 +1,5 @@
 """Encrypted values on the command line: opened by who has the keys, named by their key for who has not."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ KEYS = "OUTLAST_PAYLOADS__KEYS"
 
 
 @pytest.fixture
-def sealed(folder: Path) -> Iterator[str]:
+def sealed(folder: Path) -> str:
     """The id of a task in a store whose values are encrypted; ``keys`` beside it opens them."""
     (folder / "keys").write_text(f"2026-11 {KEY.hex()}\n")
     (folder / "keys").chmod(0o600)
@@ -99,7 +98,7 @@ def test_doctor_finds_keys_that_others_can_read_and_keys_that_are_nowhere(
     outlast: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(CODECS, "encrypt")
-    found = {}
+    found: dict[tuple[str, int], str] = {}
     for keys, mode in (("", 0o600), ("file:keys", 0o600), ("file:keys", 0o644), ("file:nowhere", 0o600)):
         monkeypatch.setenv(KEYS, keys)
         Path("keys").chmod(mode)

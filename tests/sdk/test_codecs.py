@@ -15,7 +15,7 @@ from outlast.core.limits import PAYLOAD_BYTES_MAX
 from outlast.core.payload import Payload
 from outlast.protocol.codecs import CODED, Chain, Unreadable
 from outlast.protocol.opening import opener_of
-from outlast.sdk.errors import NotReadable, PayloadTooLarge, TaskError
+from outlast.sdk.errors import NotReadable, NotSerializable, PayloadTooLarge, TaskError
 
 OLD = bytes(range(32))
 NEW = bytes(range(32, 64))
@@ -107,7 +107,10 @@ def test_a_missing_codec_is_named() -> None:
 
     with pytest.raises(Unreadable, match="aes-256-gcm") as raised:
         Chain([Zstd()]).decode(coded)
-    assert "zstd" in raised.value.remedy
+    assert raised.value.code == "payload_locked"
+    with pytest.raises(Unreadable, match='"zstd", which is not given') as raised:
+        Chain([Encrypt(RING)]).decode(Chain([Zstd()]).encode(plain(b'"' + b"a" * 5000 + b'"')))
+    assert "aes-256-gcm" in raised.value.remedy
 
 
 @pytest.mark.parametrize(
@@ -192,3 +195,47 @@ def test_what_only_codecs_make_too_large_is_refused_where_it_is_given() -> None:
     app, charge, _ = shop("memory:", codecs=[Encrypt(RING)])
     with app, pytest.raises(PayloadTooLarge):
         charge.enqueue("x" * (2 * 1024 * 1024 - 2), cents=1)
+
+
+def test_what_an_app_with_the_keys_lists_describes_and_reads_is_opened(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/shop.db"
+    app, charge, order = shop(store, codecs=[Encrypt(RING)])
+    with app:
+        task = charge.enqueue("visa-4242", cents=3)
+        run = order.using(id="o").start("visa-4242")
+        task.result(timeout="10s")
+        run.result(timeout="10s")
+        said = [
+            task.describe().result,
+            run.describe().result,
+            *(info.result for info in app.tasks.list(standalone=True)),
+            *(info.result for info in app.workflows.list()),
+        ]
+        started = next(iter(run.history())).event
+    assert {payload.data for result in said for payload in result} == {b'"visa-4242 paid 3"', b'"visa-4242 paid 7"'}
+    assert getattr(started, "input")[0].data == b'"visa-4242"'  # noqa: B009 - one of many kinds
+
+    bare, _, _ = shop(store)
+    with bare:
+        assert {info.result[0].encoding for info in bare.workflows.list()} == {CODED}
+
+
+def test_keys_that_are_away_fail_in_the_caller_and_name_the_value() -> None:
+    class Away:
+        here = True
+
+        def current(self) -> tuple[str, bytes]:
+            if not self.here:
+                raise ConnectionError("away")
+            return RING.current()
+
+        def find(self, key_id: str) -> bytes | None:
+            return RING.find(key_id)
+
+    keys = Away()
+    app, charge, _ = shop("memory:", codecs=[Encrypt(keys)])
+    with app:
+        keys.here = False
+        with pytest.raises(NotSerializable, match="card cannot be coded") as raised:
+            charge.enqueue("visa", cents=1)
+    assert raised.value.path == "card"

@@ -76,7 +76,7 @@ async def history_after(
     seconds.
     """
     reading = exchange.engine.read_history(exchange.namespace, workflow_id, run_id, first_event_id=after + 1, wait=wait)
-    page = _cut(await exchange.unless_gone(reading) if wait else await reading, limit)
+    page = exchange.opener.open(_cut(await exchange.unless_gone(reading) if wait else await reading, limit))
     if page.events:
         return page, closes(page)
     return page, await _is_closed(exchange, page, after)

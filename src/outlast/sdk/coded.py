@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+from outlast.core.errors import Refusal
 from outlast.core.payload import Payload
 from outlast.protocol.codecs import Chain, Unreadable
-from outlast.sdk.converter import Converter, bounded
+from outlast.protocol.opening import Opener
+from outlast.sdk.converter import Converter, Stored, bounded
 from outlast.sdk.definition import Parameters
-from outlast.sdk.errors import NotReadable
+from outlast.sdk.errors import NotReadable, NotSerializable
 
 
 class CodedConverter(Converter):
@@ -16,6 +18,10 @@ class CodedConverter(Converter):
     def __init__(self, inner: Converter, chain: Chain) -> None:
         self._inner = inner
         self._chain = chain
+        self._opener = Opener(chain)
+
+    def opened(self, value: Stored) -> Stored:
+        return self._opener.open(value)
 
     def to_payload(self, value: Any, *, path: str, declared: Any = Any) -> Payload:
         return self._coded(self._inner.to_payload(value, path=path, declared=declared), path)
@@ -27,19 +33,27 @@ class CodedConverter(Converter):
         self, parameters: Parameters, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> tuple[Payload, ...]:
         payloads = self._inner.arguments_to_payloads(parameters, args, kwargs)
-        return tuple([self._coded(payload, f"argument {n}") for n, payload in enumerate(payloads, 1)])
+        return tuple([self._coded(payload, _named(parameters, n)) for n, payload in enumerate(payloads)])
 
     def payloads_to_arguments(
         self, parameters: Parameters, payloads: Sequence[Payload]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        read = [self._read(payload, f"argument {n}") for n, payload in enumerate(payloads, 1)]
+        read = [self._read(payload, _named(parameters, n)) for n, payload in enumerate(payloads)]
         return self._inner.payloads_to_arguments(parameters, read)
 
     def _coded(self, payload: Payload, path: str) -> Payload:
-        return bounded(self._chain.encode(payload), path, when=" when it is coded")
+        try:
+            coded = self._chain.encode(payload)
+        except Refusal as error:
+            raise NotSerializable(f"{path} cannot be coded. {error.fact}", path=path, remedy=error.remedy) from error
+        return bounded(coded, path, when=" when it is coded")
 
     def _read(self, payload: Payload, path: str) -> Payload:
         try:
             return self._chain.decode(payload)
         except Unreadable as error:
             raise NotReadable(f"{path} cannot be read. {error.fact}", path=path, remedy=error.remedy) from None
+
+
+def _named(parameters: Parameters, place: int) -> str:
+    return parameters.names[place] if place < len(parameters.names) else f"argument {place + 1}"

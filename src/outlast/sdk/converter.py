@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from pathlib import PurePath
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -29,6 +29,8 @@ BYTES: Final = "binary/plain"
 NULL: Final = "binary/null"
 NULL_PAYLOAD: Final = Payload(NULL)
 KWARGS: Final = {"kwargs": b"1"}
+Stored = TypeVar("Stored")
+
 CUT_AT: Final = 120  # characters of a value shown in an error
 
 BINARY: Final = (Any, object, bytes, bytearray, memoryview)
@@ -71,6 +73,10 @@ class Traits(msgspec.Struct, frozen=True):
 
 class Converter:
     """The default converter: annotations decide."""
+
+    def opened(self, value: Stored) -> Stored:
+        """Return what was read from the engine with its payloads as this converter wrote them, below any codec."""
+        return value
 
     def to_payload(self, value: Any, *, path: str, declared: Any = Any) -> Payload:
         """Return ``value`` as a payload; ``path`` is the name by which an error calls it.

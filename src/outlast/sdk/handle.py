@@ -135,11 +135,17 @@ class TaskHandle(Generic[R]):
 
     def describe(self) -> TaskInfo:
         """Return what is known of the task: state, attempt, last failure, and why it waits."""
-        return self._connect().ask(DescribeTask(task_id=self.id), TaskInfo, instead="handle.adescribe()")
+        client = self._connect()
+        return client.converter.opened(
+            client.ask(DescribeTask(task_id=self.id), TaskInfo, instead="handle.adescribe()")
+        )
 
     async def adescribe(self) -> TaskInfo:
         """As ``describe``, without blocking the loop."""
-        return await self._connect().aask(DescribeTask(task_id=self.id), TaskInfo, instead="handle.adescribe()")
+        client = self._connect()
+        return client.converter.opened(
+            await client.aask(DescribeTask(task_id=self.id), TaskInfo, instead="handle.adescribe()")
+        )
 
     def attempts(self) -> tuple[Attempt, ...]:
         """Return how the leases of the task ended, in order: who had them, when, and with what error."""
@@ -306,12 +312,14 @@ class WorkflowHandle(Generic[R]):
     def describe(self) -> WorkflowInfo:
         """Return what is known of the run: status, what it waits for, and why it does not move."""
         request = DescribeWorkflow(workflow_id=self.id, run_id=self.run_id)
-        return self._connect().ask(request, WorkflowInfo, instead="handle.adescribe()")
+        client = self._connect()
+        return client.converter.opened(client.ask(request, WorkflowInfo, instead="handle.adescribe()"))
 
     async def adescribe(self) -> WorkflowInfo:
         """As ``describe``, without blocking the loop."""
         request = DescribeWorkflow(workflow_id=self.id, run_id=self.run_id)
-        return await self._connect().aask(request, WorkflowInfo, instead="handle.adescribe()")
+        client = self._connect()
+        return client.converter.opened(await client.aask(request, WorkflowInfo, instead="handle.adescribe()"))
 
     def history(self, first_event_id: int = 1) -> Iterator[HistoryEvent]:
         """Yield the events recorded so far, in order; pages are fetched as they are needed."""

@@ -138,7 +138,7 @@ def _pages(connect: Callable[[], Client], fetch: Fetch, limit: int | None, inste
     while left > 0:
         client = connect()
         page = client.portal.run(fetch(client.transport, cursor, min(left, PAGE)), instead=instead)
-        yield page
+        yield client.converter.opened(page)
         cursor, left = page.next, left - len(page.runs) - len(page.tasks)
         if not cursor:
             return
@@ -151,7 +151,7 @@ async def _apages(
     while left > 0:
         client = connect()
         page = await client.arun(fetch(client.transport, cursor, min(left, PAGE)), instead=instead)
-        yield page
+        yield client.converter.opened(page)
         cursor, left = page.next, left - len(page.runs) - len(page.tasks)
         if not cursor:
             return

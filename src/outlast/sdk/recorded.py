@@ -58,6 +58,7 @@ class Reading:
         page = await client.transport.read_history(
             self.workflow_id, self.run_id, first_event_id=self.following, wait=wait
         )
+        page = client.converter.opened(page)
         self.run_id = page.run_id
         events = [
             HistoryEvent(page.run_id, page.first_event_id + n, EPOCH + timedelta(microseconds=at // MICROSECOND), event)

@@ -4,8 +4,9 @@ import importlib
 import os
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from outlast.core.errors import Invalid, Refusal
 from outlast.protocol.codecs import Encrypt
@@ -87,9 +88,9 @@ def _loaded(rest: str) -> Keys:
         found: Any = importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
-        # A function or a class may fetch them when they are needed.
-        makes = isinstance(found, type) or (callable(found) and not isinstance(found, Keys))
-        keys = found() if makes else found
+        keys: Any = found
+        if isinstance(found, type) or (callable(found) and not isinstance(found, Keys)):
+            keys = cast("Callable[[], Any]", found)()  # a function or a class may fetch them
     except Refusal:
         raise
     except Exception as error:
