@@ -67,6 +67,7 @@ _requests = st.one_of(
     st.tuples(st.sampled_from(["cancel_run", "terminate", "await_run"]), small),
     st.tuples(st.just("enqueue"), st.integers(0, 9), st.sampled_from(TASK_OPTIONS)),
     st.tuples(st.sampled_from(["cancel_task", "await_task"]), st.integers(0, 9)),
+    st.tuples(st.just("retry_task"), st.integers(0, 9), small),
 )
 _work = st.one_of(
     st.tuples(st.just("poll"), st.integers(0, 2), small, small, st.sampled_from([0, 30])),
@@ -163,6 +164,9 @@ class Player:
 
     def _cancel_task(self, n: int) -> None:
         self._send(i.CancelTask(task_id=id_of("t", n)))
+
+    def _retry_task(self, n: int, key: int) -> None:
+        self._send(i.RetryTasks(task_ids=(id_of("t", n),), request_id=id_of("b", key)))
 
     def _await_task(self, n: int) -> None:
         self._send(i.AwaitTask(task_id=id_of("t", n)))

@@ -10,6 +10,7 @@ import pytest
 from outlast.core import commands as c
 from outlast.core import events as e
 from outlast.core import inputs as i
+from outlast.core import replies
 from outlast.core.failure import Failure, FailureKind
 from outlast.core.invariants import EDGES
 from outlast.core.replies import TaskState as S
@@ -153,10 +154,16 @@ def moves_of_tasks(scenes: Scenes) -> None:
         world.pass_time(1)
 
 
+def tasks_brought_back(scenes: Scenes) -> None:
+    for name in ("fails 1", "fails 2", "returned"):
+        with scenes.step() as world:
+            world.ask(i.RetryTasks(task_ids=(name,), request_id=name), replies.TasksRetried)
+
+
 @pytest.fixture(scope="module")
 def taken() -> Taken:
     scenes = Scenes()
-    for scene in (plain_ends, ends_of_activities, turns_that_fail, moves_of_tasks):
+    for scene in (plain_ends, ends_of_activities, turns_that_fail, moves_of_tasks, tasks_brought_back):
         scene(scenes)
     for run_id in scenes.world.tables.runs:
         scenes.taken.events |= set(scenes.world.kinds(run_id))
@@ -178,6 +185,7 @@ MOVES = {
     (S.ENQUEUED, S.LEASED), (S.ENQUEUED, S.CANCELED), (S.ENQUEUED, S.EXPIRED), (S.LEASED, S.ENQUEUED),
     (S.LEASED, S.RETRY_WAIT), (S.LEASED, S.SUCCEEDED), (S.LEASED, S.FAILED), (S.LEASED, S.CANCELED),
     (S.LEASED, S.EXPIRED), (S.RETRY_WAIT, S.ENQUEUED), (S.RETRY_WAIT, S.CANCELED),
+    (S.FAILED, S.ENQUEUED), (S.EXPIRED, S.ENQUEUED), (S.CANCELED, S.ENQUEUED),
 }  # fmt: skip
 
 

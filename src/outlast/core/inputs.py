@@ -172,6 +172,20 @@ class CancelTask(
     identity: str = ""
 
 
+class RetryTasks(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="retry_tasks", tag_field="kind", kw_only=True
+):
+    """Bring up to BATCH_ITEMS_MAX tasks back that ended without success; each has its own outcome.
+
+    The same ``request_id`` brings a task back once, whatever becomes of it meanwhile.
+    """
+
+    task_ids: tuple[str, ...]
+    request_id: str
+    reason: str = ""
+    identity: str = ""
+
+
 class DescribeTask(
     msgspec.Struct, frozen=True, array_like=True, gc=False, tag="describe_task", tag_field="kind", kw_only=True
 ):
@@ -357,6 +371,7 @@ Request = (
     | QueryWorkflow
     | AnswerQueries
     | AdminRequest
+    | RetryTasks
 )
 ShardRequest = Request | Housekeeping  # what a shard takes: requests, and what the engine itself asks of it
 

@@ -27,7 +27,9 @@ EDGES: dict[TaskState, frozenset[TaskState]] = {
         {TaskState.RETRY_WAIT, TaskState.ENQUEUED, TaskState.LEASED, TaskState.CANCELED, TaskState.EXPIRED}
     ),
     TaskState.UNCERTAIN: frozenset(TaskState),
-    **{state: frozenset({state}) for state in TERMINAL},
+    TaskState.SUCCEEDED: frozenset({TaskState.SUCCEEDED}),
+    # What has ended without success may be brought back, and then move on: with a new lease number.
+    **{state: frozenset({state, TaskState.ENQUEUED}) for state in TERMINAL - {TaskState.SUCCEEDED}},
 }
 
 _STATUS_OF: dict[type, RunStatus] = {
@@ -241,6 +243,9 @@ def task_findings(row: TaskRow, spec: TaskSpec, attempts: list[AttemptRow]) -> l
             continue
         require(attempt.lease > seen, 21, "lease_ended_twice", attempt.lease)
         seen = attempt.lease
+        if attempt.outcome == "retried":  # no lease: the task was brought back, and counts its attempts anew
+            counted = 0
+            continue
         require(attempt.attempt == counted + 1, 21, "attempts_not_dense", (attempt.attempt, counted))
         counted += attempt.outcome != "returned"
     return found

@@ -158,6 +158,14 @@ class TasksEnqueued(
     items: tuple[TaskEnqueuedReply | Refused, ...]
 
 
+class TasksRetried(
+    msgspec.Struct, frozen=True, array_like=True, gc=False, tag="tasks_retried", tag_field="kind", kw_only=True
+):
+    """One answer for each task of a RetryTasks, in order; ``changed`` is False for one that has not ended."""
+
+    items: tuple[Accepted | Refused, ...]
+
+
 class TaskInfo(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="task_info", tag_field="kind", kw_only=True):
     namespace: str
     task_id: str
@@ -183,6 +191,7 @@ class TaskInfo(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="task
     cancel_requested: bool = False
     why: str = ""
     polled: bool = True
+    retries: int = 0  # how often it was brought back after it had ended
 
 
 class TaskOutcomeReply(
@@ -337,4 +346,5 @@ Reply = (
     | QueryAnswered
     | Refused
     | AdminReply
+    | TasksRetried
 )

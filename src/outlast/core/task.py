@@ -19,6 +19,7 @@ FAILED: Final = TaskState.FAILED
 CANCELED: Final = TaskState.CANCELED
 EXPIRED: Final = TaskState.EXPIRED
 TERMINAL: Final = frozenset({SUCCEEDED, FAILED, CANCELED, EXPIRED})
+LETTERS: Final = TERMINAL - {SUCCEEDED}  # it ended without success: it may be brought back
 
 
 class Task(msgspec.Struct, kw_only=True, eq=False):
@@ -64,6 +65,16 @@ class Task(msgspec.Struct, kw_only=True, eq=False):
     def begin_needed(self) -> bool:
         """Whether its handler may only run after an acknowledged ``Begin`` (ARCHITECTURE §8)."""
         return self.spec.retry.attempts_max == 1
+
+    @property
+    def start_by(self) -> int:
+        """The instant by which its first attempt must begin, 0 for none."""
+        return self.status.start_by if self.status.retries else self.spec.start_by
+
+    @property
+    def close_by(self) -> int:
+        """The instant by which it must end, 0 for none."""
+        return self.status.close_by if self.status.retries else self.spec.close_by
 
     def expiry(self) -> int:
         """Return the instant at which the lease ends unless something is heard: the first of its three ends."""

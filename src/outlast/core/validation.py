@@ -37,6 +37,7 @@ from outlast.core.inputs import (
     Poll,
     QueryWorkflow,
     Request,
+    RetryTasks,
     ReturnTasks,
     SignalWorkflow,
     StartWorkflow,
@@ -147,6 +148,8 @@ def validate(request: Request) -> None:
         case CancelTask():
             _key("task_id", request.task_id, needed=True)
             _text("reason", request.reason)
+        case RetryTasks():
+            _validate_retry(request)
         case DescribeTask():
             _key("task_id", request.task_id, needed=True)
         case CreateNamespace() | UpdateNamespace() | DeleteNamespace() | DescribeWorkers():
@@ -198,6 +201,14 @@ def _validate_of_worker(
             pass
         case _:
             assert_never(request)
+
+
+def _validate_retry(request: RetryTasks) -> None:
+    _count("task_ids", len(request.task_ids), 1, limits.BATCH_ITEMS_MAX)
+    for task_id in request.task_ids:
+        _key("task_ids", task_id, needed=True)
+    _key("request_id", request.request_id, needed=True)
+    _text("reason", request.reason)
 
 
 def _validate_admin(request: CreateNamespace | UpdateNamespace | DeleteNamespace | DescribeWorkers) -> None:

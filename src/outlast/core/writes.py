@@ -241,6 +241,10 @@ class TaskStatus(msgspec.Struct, array_like=True, gc=False, kw_only=True):
     suspect: bool = False  # leased alone, because it was lost before with its worker
     lease_written: int = 0  # the lease end that is stored; heartbeats may be ahead of it in memory
     last_failure: Failure | None = None  # of the attempt before the one that `failure` or `result` is of
+    retries: int = 0  # how often it was brought back; then the ends below stand in place of those it was born with
+    start_by: int = 0
+    close_by: int = 0
+    key_lost: bool = False  # its key had made another task by the time it was brought back
 
 
 class AttemptRow(msgspec.Struct, array_like=True, gc=False, kw_only=True):
@@ -251,7 +255,9 @@ class AttemptRow(msgspec.Struct, array_like=True, gc=False, kw_only=True):
     lease: int
     attempt: int
     late: int = 0
-    outcome: str  # "succeeded", "failed", "canceled", "timeout:<kind>", "worker_lost", "returned"
+    outcome: (
+        str  # "succeeded", "failed", "canceled", "timeout:<kind>", "worker_lost", "returned"; "retried": brought back
+    )
     worker: str = ""
     identity: str = ""
     build: str = ""

@@ -6,6 +6,7 @@ from typing import Any
 
 from outlast.core import inputs as i
 from outlast.core import replies
+from outlast.core.task import LETTERS
 from outlast.core.units import MILLISECOND, SECOND
 from outlast.sim.calls import Caller
 from outlast.sim.coverage import Coverage
@@ -107,6 +108,8 @@ class Client:
             self._ask(i.DescribeWorkflow(workflow_id=chance.choice(self._workflows)))
         elif draw < 0.95 and self._tasks:
             self._ask(i.DescribeTask(task_id=chance.choice(self._tasks)))
+        elif self._tasks and draw >= 0.985:
+            self._retry(chance.choice(self._tasks))
         elif self._tasks:
             self._ask(i.CancelTask(task_id=chance.choice(self._tasks), reason="asked"))
 
@@ -222,6 +225,14 @@ class Client:
         elif isinstance(reply, replies.Refused) and reply.code == "idempotency_key_reused":
             self._coverage.hit("key_reused_refused")
 
+    def _retry(self, task_id: str) -> None:
+        """Bring a task back; now and then the same request comes once more, when the task may have ended again."""
+        request = i.RetryTasks(task_ids=(task_id,), request_id=self._mint("request"), reason="it may work now")
+        self._ask(request)
+        if self._chance.random() < 0.4:
+            self._log.hit("request_repeated")
+            self.process.after(int(self._chance.uniform(0.1, 8.0) * SECOND), "asks again", self._ask, request)
+
     def signal(self, workflow_id: str, name: str) -> None:
         """Send a signal from outside the client's own plan."""
         self._signal(workflow_id, name)
@@ -302,6 +313,8 @@ class Client:
             asked = request.run_id if isinstance(request, i.AwaitWorkflow) else ""
             if isinstance(reply, replies.WorkflowOutcome) and reply.run_id != asked:
                 self._coverage.hit("await_followed")
+            if isinstance(reply, replies.TaskOutcomeReply) and reply.state in LETTERS and self.calls_left > 0:
+                self._retry(reply.task_id)
 
         self._caller.call(self.namespace, request, ended, patience=int(self._chance.uniform(1.0, 8.0) * SECOND))
 

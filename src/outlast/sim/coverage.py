@@ -73,6 +73,7 @@ _declare(
     schedule_to_start="a task was not started in time",
     schedule_to_close="a task was not closed in time",
     heartbeat_timeout="an attempt missed its heartbeats",
+    task_brought_back="a task that had ended without success was brought back",
     lease_returned="a lease was handed back uncounted",
     begin_acknowledged="a task with one attempt began after its word was stored",
     begin_refused="a begin came too late",

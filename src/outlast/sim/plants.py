@@ -327,6 +327,14 @@ def _cancel_forgotten_at_retry(patches: Patches) -> None:
     before = patches.put(task_machine, "after_failure", after_failure)
 
 
+@_plant("a request to bring a task back does it again when it comes again")
+def _retry_repeated(patches: Patches) -> None:
+    def find(shard: Any, namespace: str, scope: str, key: str) -> Any:
+        return None if scope.startswith("retry/") else before(shard, namespace, scope, key)
+
+    before = patches.put(dedup, "find", find)
+
+
 # --- runs ----------------------------------------------------------------------------------------------------------------
 
 

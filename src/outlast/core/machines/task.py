@@ -7,7 +7,8 @@ a timer set) is said in the returned ``Settled`` and done by the shard.
        ^  ^                 │ ├──── failed, final or exhausted ──> FAILED
        │  └── handed back ──┤ ├──── schedule-to-close ──> EXPIRED
        │                    │ └──── canceled after a request ──> CANCELED
-       └── due ── RETRY_WAIT <── failed, lost or timed out
+       ├── due ── RETRY_WAIT <── failed, lost or timed out
+       └── brought back ── FAILED, EXPIRED, CANCELED
 
 An expired lease never completes: its word is kept as evidence, because for an effect it would turn a guess into a fact.
 """
@@ -24,7 +25,7 @@ from outlast.core.failure import Failure, FailureKind
 from outlast.core.inputs import HeartbeatItem, TaskCanceled, TaskFailed, TaskOutcome, TaskSucceeded, TaskToken
 from outlast.core.payload import Payload, Payloads
 from outlast.core.replies import TaskState
-from outlast.core.task import CANCELED, ENQUEUED, EXPIRED, FAILED, LEASED, RETRY_WAIT, SUCCEEDED, Task
+from outlast.core.task import CANCELED, ENQUEUED, EXPIRED, FAILED, LEASED, LETTERS, RETRY_WAIT, SUCCEEDED, Task
 from outlast.core.units import FOREVER, later
 from outlast.core.writes import AttemptRow
 
@@ -217,7 +218,7 @@ def after_failure(task: Task, failure: Failure, *, now: int) -> Settled:
         lost_in_a_row=status.lost_in_a_row if status.suspect else 0,
         pause=pause,
         now=now,
-        close_by=task.spec.close_by or FOREVER,
+        close_by=task.close_by or FOREVER,
         cancel_requested=status.cancel_requested,
     )
     status.last_failure, status.failure = status.failure, failure
@@ -256,7 +257,7 @@ def release(task: Task) -> None:
 
 
 def close(task: Task, state: TaskState, reason: str, *, now: int) -> None:
-    """Bring the task to a terminal state. It never leaves it."""
+    """Bring the task to a terminal state. Only ``bring_back`` leads out of it."""
     if task.closed:
         raise InvariantBroken("terminal_state_changed", task=task.task_id, was=task.state.value, to=state.value)
     task.state = state
@@ -264,6 +265,28 @@ def close(task: Task, state: TaskState, reason: str, *, now: int) -> None:
     task.ready = False
     task.closed_at = now
     release(task)
+
+
+def bring_back(task: Task, *, now: int) -> None:
+    """Have a task that ended without success begin anew: its attempts count from 1, the ends given for it from ``now``.
+
+    It keeps its id, what its handler saved, and the number of its leases: a word under an old one stays late.
+    """
+    if task.state not in LETTERS:
+        raise InvariantBroken("brought_back_without_cause", task=task.task_id, state=task.state.value)
+    spec, status = task.spec, task.status
+    status.retries += 1
+    status.start_by = later(now, spec.start_by - task.enqueued_at) if spec.start_by else 0
+    status.close_by = later(now, spec.close_by - task.enqueued_at) if spec.close_by else 0
+    status.cancel_requested, status.cancel_reason = False, ""
+    status.lost_in_a_row, status.suspect = 0, False
+    status.completion = b""
+    status.result = ()
+    task.state, task.reason = ENQUEUED, ""
+    task.attempt = 0
+    task.lease += 1
+    task.run_at, task.closed_at = now, 0
+    task.order_key = 0  # it stands where one would that is made now
 
 
 def canceled(task: Task) -> Failure:

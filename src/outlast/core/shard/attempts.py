@@ -14,7 +14,7 @@ from outlast.core.writes import AttemptRow, TimerKind
 def lease(shard: Shard, task: Task, *, worker: str, identity: str, build: str, poll_id: str) -> None:
     """Give ``task`` to a worker for a new attempt."""
     if task.spec.start_by:
-        timing.drop_timer(shard, task_timer(task, TimerKind.TASK_START_BY, task.spec.start_by))
+        timing.drop_timer(shard, task_timer(task, TimerKind.TASK_START_BY, task.start_by))
     machine.lease(
         task,
         worker=worker,
@@ -164,7 +164,7 @@ def _back_to_queue(shard: Shard, task: Task, row: AttemptRow, holder: str) -> No
         tasks.end_canceled(shard, task)  # no attempt starts after a cancel that was acknowledged
         return
     if task.spec.start_by and task.attempt == 0:
-        timing.set_timer(shard, task_timer(task, TimerKind.TASK_START_BY, task.spec.start_by))
+        timing.set_timer(shard, task_timer(task, TimerKind.TASK_START_BY, task.start_by))
     task.in_window = False
     put_in_window(shard, task)
 

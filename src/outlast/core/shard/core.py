@@ -335,6 +335,8 @@ class ShardCore:
                 queries.ask(shard, request, namespace=namespace, ticket=ticket)
             case i.CancelTask() as request:
                 shard.answer(ticket, tasks.cancel(shard, request, namespace=namespace))
+            case i.RetryTasks() as request:
+                shard.answer(ticket, tasks.retry(shard, request, namespace=namespace))
             case i.DescribeTask() as request:
                 tasks.describe(shard, request, namespace=namespace, ticket=ticket)
             case (
@@ -421,7 +423,7 @@ class ShardCore:
             case TimerKind.TASK_DUE if task is not None:
                 tasks.due(shard, task, fire_at=found.fire_at)
             case TimerKind.TASK_START_BY | TimerKind.TASK_CLOSE_BY as kind if task is not None:
-                tasks.overdue(shard, task, kind)
+                tasks.overdue(shard, task, kind, fire_at=found.fire_at)
             case _:
                 pass  # what the timer was for is gone; its row goes too
 

@@ -43,13 +43,30 @@ def keep(
 def keep_task(shard: Shard, task: Task) -> None:
     """Remember a task's key for as long as the task is open and a window beyond, unless the task itself is found by it."""
     key, name = task.spec.key, task.task_id
-    if not key or key == name:
+    if not key or key == name or task.status.key_lost:
         return
     known, _ = shard.dedup.get((task.namespace, ENQUEUE_SCOPE, key), (None, 0))
     if task.closed and known is not None and known.id != name:
         return  # its own row had run out, and the key is another task's now
     fingerprint = task.spec.fingerprint
     keep(shard, task.namespace, ENQUEUE_SCOPE, key, id=name, fingerprint=fingerprint, while_open=not task.closed)
+
+
+def take_key_back(shard: Shard, task: Task) -> None:
+    """Have the key of a task that was brought back stand for it again, unless it made another task meanwhile.
+
+    Then that one keeps it: a key stands for one task at a time, and the younger one was promised last.
+    """
+    key = task.spec.key
+    if key and key != task.task_id:
+        known = find(shard, task.namespace, ENQUEUE_SCOPE, key)
+        task.status.key_lost = known is not None and known.id != task.task_id
+        keep_task(shard, task)
+
+
+def retry_scope(task_id: str) -> str:
+    """Return the scope of requests to bring a task back."""
+    return f"retry/{task_id}"
 
 
 def same_or_refuse(known: DedupRow, fingerprint: str) -> None:

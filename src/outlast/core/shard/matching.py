@@ -262,9 +262,8 @@ def _stands(shard: Shard, task_id: str, order_key: int) -> bool:
 
 def _overdue(shard: Shard, task: Task) -> bool:
     """Return whether no attempt may start any more; the timer that ends the task is on its way."""
-    spec = task.spec
-    late_to_start = 0 < spec.start_by <= shard.now and task.attempt == 0
-    return late_to_start or 0 < spec.close_by <= shard.now
+    late_to_start = 0 < task.start_by <= shard.now and task.attempt == 0
+    return late_to_start or 0 < task.close_by <= shard.now
 
 
 def _lease(shard: Shard, task: Task, poll: Poll) -> TaskLease:

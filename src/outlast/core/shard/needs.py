@@ -130,6 +130,8 @@ def of(shard: Shard, admitted: Admitted) -> list[Key]:
             return [key, *(_open_tasks(run, most) if run is not None else ())]
         case i.CancelTask() | i.DescribeTask() | i.AwaitTask() as request:
             return [("task", request.task_id)]
+        case i.RetryTasks() as request:
+            return _of_retry(shard, namespace, request)
         case i.Begin() as request:
             return [("task", token.task_id) for token in request.tokens]
         case i.ReturnTasks() as request:
@@ -175,6 +177,16 @@ def _of_enqueue(namespace: str, request: i.EnqueueTask) -> list[Key]:
         return [("task", name)]
     row: Key = ("dedup", namespace, dedup.ENQUEUE_SCOPE, key)
     return [("task", name), row] if key == name else [("task", name), ("task", key), row]
+
+
+def _of_retry(shard: Shard, namespace: str, request: i.RetryTasks) -> list[Key]:
+    keys: list[Key] = []
+    for task_id in request.task_ids:
+        keys += [("task", task_id), ("dedup", namespace, dedup.retry_scope(task_id), request.request_id)]
+        task = shard.tasks.get(task_id)
+        if task is not None and task.spec.key and task.spec.key != task_id:
+            keys.append(("dedup", namespace, dedup.ENQUEUE_SCOPE, task.spec.key))
+    return keys
 
 
 def _run_key(

@@ -21,10 +21,8 @@ def add(shard: Shard, task: Task, *, delay: int) -> None:
     if not task.run_id:  # an activity's id is made from that of its run
         note(shard, task.task_id)
     spec = task.spec
-    if spec.start_by:
-        timing.set_timer(shard, task_timer(task, TimerKind.TASK_START_BY, spec.start_by))
-    if spec.close_by:
-        timing.set_timer(shard, task_timer(task, TimerKind.TASK_CLOSE_BY, spec.close_by))
+    if spec.start_by or spec.close_by:
+        set_deadlines(shard, task)
     task.run_at = shard.now
     if delay:
         task.run_at = later(shard.now, delay)
@@ -32,6 +30,14 @@ def add(shard: Shard, task: Task, *, delay: int) -> None:
         shard.gather.touch_task(task)
     else:
         make_ready(shard, task)
+
+
+def set_deadlines(shard: Shard, task: Task) -> None:
+    """Have the task end at the instants by which it must have begun, or ended."""
+    if task.start_by:
+        timing.set_timer(shard, task_timer(task, TimerKind.TASK_START_BY, task.start_by))
+    if task.close_by:
+        timing.set_timer(shard, task_timer(task, TimerKind.TASK_CLOSE_BY, task.close_by))
 
 
 def task_timer(task: Task, kind: TimerKind, at: int) -> TimerRow:

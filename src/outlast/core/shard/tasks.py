@@ -4,14 +4,15 @@ import msgspec
 
 from outlast.core import events as e
 from outlast.core import limits
-from outlast.core.errors import Conflict, InvariantBroken, NotFound
+from outlast.core.errors import Conflict, InvariantBroken, NotFound, Refusal
 from outlast.core.failure import Failure
-from outlast.core.inputs import AwaitTask, CancelTask, DescribeTask
+from outlast.core.inputs import AwaitTask, CancelTask, DescribeTask, RetryTasks
 from outlast.core.machines import task as machine
-from outlast.core.replies import Accepted, TaskOutcomeReply
+from outlast.core.replies import Accepted, Refused, TaskOutcomeReply, TasksRetried
 from outlast.core.shard import dedup, holding, offers, timing, why
 from outlast.core.shard.histories import append, id_of_next
-from outlast.core.shard.readiness import make_ready, task_timer
+from outlast.core.shard.namespaces import require_active
+from outlast.core.shard.readiness import make_ready, set_deadlines, task_timer
 from outlast.core.shard.state import Shard, Waiter
 from outlast.core.task import CANCELED, ENQUEUED, LEASED, RETRY_WAIT, SUCCEEDED, Task
 from outlast.core.units import later
@@ -37,6 +38,52 @@ def cancel(shard: Shard, request: CancelTask, *, namespace: str) -> Accepted:
         return Accepted(changed=False)
     request_cancel(shard, task, reason=request.reason or "canceled")
     return Accepted()
+
+
+def retry(shard: Shard, request: RetryTasks, *, namespace: str) -> TasksRetried:
+    """Bring tasks back that ended without success; each item is answered on its own."""
+    answers: list[Accepted | Refused] = []
+    for task_id in request.task_ids:
+        try:
+            answers.append(Accepted(changed=_retry(shard, find(shard, task_id, namespace), request)))
+        except Refusal as refusal:
+            answers.append(Refused(code=refusal.code, fact=refusal.fact, remedy=refusal.remedy))
+    return TasksRetried(items=tuple(answers))
+
+
+def _retry(shard: Shard, task: Task, request: RetryTasks) -> bool:
+    """Bring one task back; return False when it has not ended. What the same request has done stays done."""
+    scope = dedup.retry_scope(task.task_id)
+    if dedup.find(shard, task.namespace, scope, request.request_id) is not None:
+        return True
+    if task.run_id:
+        raise Conflict(
+            "invalid_request",
+            f"Task {task.task_id} is an activity of run {task.run_id}, which knows of its end.",
+            remedy="Start the workflow again.",
+        )
+    if task.state is SUCCEEDED:
+        raise Conflict(
+            "task_closed",
+            f"Task {task.task_id} has succeeded.",
+            remedy="Enqueue it anew if it is to run once more.",
+        )
+    if not task.closed:
+        return False
+    require_active(shard, task.namespace)
+    was = task.state
+    machine.bring_back(task, now=shard.now)
+    dedup.keep(shard, task.namespace, scope, request.request_id, id=task.task_id, fingerprint="")
+    dedup.take_key_back(shard, task)
+    row = machine.attempt_row(task, "retried", now=shard.now)
+    row.identity, row.started_at, row.build = request.identity, shard.now, ""
+    row.error_message = request.reason
+    shard.gather.attempts.append(row)
+    shard.count_task(task, was)
+    set_deadlines(shard, task)
+    task.in_window = False  # where its old place may still lie, which says nothing any more
+    make_ready(shard, task)
+    return True
 
 
 def request_cancel(shard: Shard, task: Task, *, reason: str) -> None:
@@ -89,11 +136,13 @@ def due(shard: Shard, task: Task, *, fire_at: int) -> None:
         make_ready(shard, task)
 
 
-def overdue(shard: Shard, task: Task, kind: TimerKind) -> None:
+def overdue(shard: Shard, task: Task, kind: TimerKind, *, fire_at: int) -> None:
     """End a task at its schedule-to-start or schedule-to-close instant, if that still stands."""
     starting = kind is TimerKind.TASK_START_BY
     if task.closed or (starting and (task.attempt > 0 or task.state is LEASED)):
         return
+    if fire_at != (task.start_by if starting else task.close_by):
+        return  # of the time before it was brought back
     was, holder = task.state, task.worker
     row = machine.attempt_row(task, "timeout:schedule_to_close", now=shard.now)
     drop_due(shard, task)
@@ -232,9 +281,9 @@ def _with_details(failure: Failure, task: Task) -> Failure:
 
 def _drop_deadlines(shard: Shard, task: Task) -> None:
     if task.spec.start_by and task.attempt == 0:
-        timing.drop_timer(shard, task_timer(task, TimerKind.TASK_START_BY, task.spec.start_by))
+        timing.drop_timer(shard, task_timer(task, TimerKind.TASK_START_BY, task.start_by))
     if task.spec.close_by:
-        timing.drop_timer(shard, task_timer(task, TimerKind.TASK_CLOSE_BY, task.spec.close_by))
+        timing.drop_timer(shard, task_timer(task, TimerKind.TASK_CLOSE_BY, task.close_by))
 
 
 def _answer_waiters(shard: Shard, task: Task) -> None:

@@ -196,6 +196,7 @@ def info_of_task(task: Task, *, why: str = "", polled: bool = True) -> TaskInfo:
         cancel_requested=task.status.cancel_requested,
         why=why,
         polled=polled,
+        retries=task.status.retries,
     )
 
 

@@ -15,6 +15,7 @@ from outlast.core.inputs import (
     DescribeWorkflow,
     EnqueueTasks,
     Heartbeat,
+    RetryTasks,
     ReturnTasks,
     ShardRequest,
     StartWorkflows,
@@ -90,6 +91,8 @@ def weight_of(request: ShardRequest) -> int:
     match request:
         case EnqueueTasks() | StartWorkflows() | CompleteTasks() | Heartbeat() | AnswerQueries():
             return len(request.items) or 1
+        case RetryTasks():
+            return len(request.task_ids) or 1
         case CompleteWorkflowTasks():
             return len(request.done) + len(request.not_done) or 1
         case _:

@@ -84,6 +84,11 @@ class Durability:
             case replies.Work():
                 assert isinstance(request, i.Poll)
                 self._work(request, reply)
+            case replies.TasksRetried():
+                assert isinstance(request, i.RetryTasks)
+                for task_id, answer in zip(request.task_ids, reply.items, strict=True):
+                    if isinstance(answer, replies.Accepted) and answer.changed:
+                        require(self._came_back(task_id), 1, "retry_acknowledged_early", task_id)
             case replies.Begun():
                 assert isinstance(request, i.Begin)
                 for token, refused in zip(request.tokens, reply.items, strict=True):
@@ -101,6 +106,8 @@ class Durability:
             case replies.TaskInfo():
                 # A read may see what one commit has passed through, never what no commit has reached.
                 known = self._scene.mirror.tasks.get(reply.task_id)
+                if self._came_back(reply.task_id):
+                    return  # it goes through the same states again
                 reached = known is not None and known.attempt >= reply.attempt - (known.state is TaskState.ENQUEUED)
                 ended = reply.state not in TERMINAL or (known is not None and known.state is reply.state)
                 require(reached and ended, 6, "read_of_uncommitted_task",
@@ -108,6 +115,7 @@ class Durability:
             case replies.TaskOutcomeReply():
                 ended_task = self._scene.mirror.tasks.get(reply.task_id)
                 is_so = ended_task is not None and ended_task.state is reply.state and ended_task.state in TERMINAL
+                is_so = is_so or self._came_back(reply.task_id)
                 require(is_so, 1, "task_outcome_early",
                         f"{reply.task_id}: {reply.state}")  # fmt: skip
                 self._scene.coverage.hit("await_answered")
@@ -207,13 +215,16 @@ class Durability:
                 require(row is not None, 1, "cancel_of_nothing", request.task_id)
                 asked = mirror.statuses[request.task_id].cancel_requested
                 require(
-                    asked or (row is not None and row.state in TERMINAL),
+                    asked or (row is not None and row.state in TERMINAL) or self._came_back(request.task_id),
                     1,
                     "cancel_acknowledged_early",
                     request.task_id,
                 )
             case _:
                 pass
+
+    def _came_back(self, task_id: str) -> bool:
+        return any(row.outcome == "retried" for row in self._scene.mirror.attempts.get(task_id, ()))
 
     def _was_asked(self, run_id: str) -> bool:
         mirror = self._scene.mirror
@@ -326,7 +337,8 @@ class Durability:
                 require(row is not None and row.status == reply.status.value, 33, "outcome_changed", reply.run_id)
             case replies.TaskOutcomeReply():
                 task = mirror.tasks.get(reply.task_id)
-                require(task is not None and task.state is reply.state, 19, "terminal_state_changed", reply.task_id)
+                is_so = task is not None and (task.state is reply.state or self._came_back(reply.task_id))
+                require(is_so, 19, "terminal_state_changed", reply.task_id)
             case replies.Refused() if entry.attempts == 1 and self._one_copy() and isinstance(request, i.StartWorkflow):
                 require(request.run_id not in mirror.runs, 2, "refused_start_exists", request.run_id)
             case replies.Refused() if entry.attempts == 1 and self._one_copy() and isinstance(request, i.EnqueueTask):

@@ -1,7 +1,7 @@
 """Tasks, leases and retries: invariants 19 to 29 and 53, 54."""
 
 from outlast.core import codec
-from outlast.core.inputs import CompleteTasks, Heartbeat, ReturnTasks
+from outlast.core.inputs import CompleteTasks, Heartbeat, RetryTasks, ReturnTasks
 from outlast.core.invariants import EDGES, TERMINAL, task_findings, waker_of
 from outlast.core.replies import CompletionsReply, HeartbeatReply, TaskState
 from outlast.core.units import SECOND, Fence
@@ -25,6 +25,7 @@ class Tasks:
         self._returned: dict[Token, None] = {}
         self._promised: dict[Token, int] = {}  # until when the holder was told that it has the lease
         self._heard: dict[Token, int] = {}  # when an owner last heard of the holder, by that owner's clock
+        self._asked_back: dict[str, set[str]] = {}  # task -> ids of the requests to bring it back
         self._fence_of: dict[Token, Fence] = {}
         self._verdicts: dict[tuple[Token, str], str] = {}
         self._grace: dict[Fence, list[tuple[int, int]]] = {}  # (owner's instant of a fresh start, leases due before it)
@@ -53,6 +54,9 @@ class Tasks:
         if isinstance(request, CompleteTasks):
             for item in request.items:
                 self._completed[item.token.task_id, item.token.lease] = None
+        elif isinstance(request, RetryTasks):
+            for task_id in request.task_ids:
+                self._asked_back.setdefault(task_id, set()).add(request.request_id)
         elif isinstance(request, ReturnTasks):
             for token in request.tokens:
                 self._returned[token.task_id, token.lease] = None
@@ -124,9 +128,13 @@ class Tasks:
 
     def _moved(self, change: Change, old: TaskRow, new: TaskRow) -> None:
         # A lease may be given and end within one commit, when that commit is late.
-        before = TaskState.LEASED if new.lease > old.lease and old.state not in TERMINAL else old.state
+        back = any(
+            row.task_id == new.task_id and row.outcome == "retried" and row.lease > old.lease
+            for row in change.batch.attempts
+        )
+        before = TaskState.LEASED if new.lease > old.lease and (back or old.state not in TERMINAL) else old.state
         require(new.state in EDGES[before], 19, "forbidden_move", f"{new.task_id}: {old.state} to {new.state}")
-        if old.state in TERMINAL:
+        if old.state in TERMINAL and not back:
             require((old.closed_at, old.reason, old.attempt) == (new.closed_at, new.reason, new.attempt), 19,
                     "terminal_state_changed", new.task_id)  # fmt: skip
         require(new.lease >= old.lease, 22, "lease_number_went_back", f"{new.task_id}: {old.lease} to {new.lease}")
@@ -153,7 +161,8 @@ class Tasks:
         require(new.lease == (old.lease if old else 0) + 1 or len(self._attempts(new.task_id)) >= new.lease - 1, 21,
                 "lease_skipped", f"{token} after {old.lease if old else 0}")  # fmt: skip
         # A lease and the request to cancel may meet in one commit; one that was committed before forbids the lease.
-        canceled = old is not None and codec.decode_status(old.status).cancel_requested
+        before = codec.decode_status(old.status) if old is not None else None
+        canceled = before is not None and before.cancel_requested and before.retries == status.retries
         require(not canceled, 28, "leased_after_cancel", token)
         require(
             status.started_at >= new.run_at,
@@ -162,18 +171,24 @@ class Tasks:
             f"{token}: {new.run_at - status.started_at} early",
         )
         require(change.now >= new.run_at - skew, 40, "started_early", f"{token}: {new.run_at - change.now} early")
-        require(not spec.close_by or status.started_at < spec.close_by, 25, "started_after_close_by", token)
+        start_by, close_by = self._ends_of(new.task_id)
+        require(not close_by or status.started_at < close_by, 25, "started_after_close_by", token)
         require(
-            not spec.start_by or status.started_at <= spec.start_by or new.attempt > 1,
+            not start_by or status.started_at <= start_by or new.attempt > 1,
             25,
             "started_after_start_by",
             token,
         )
         require(status.lost_in_a_row <= _LOST_MAX, 27, "poison_not_quarantined", f"{token}: {status.lost_in_a_row}")
         last = next(
-            (row for row in reversed(self._attempts(new.task_id)) if not row.late and row.outcome == "failed"), None
+            (
+                row
+                for row in reversed(self._attempts(new.task_id))
+                if not row.late and row.outcome in ("failed", "retried")
+            ),
+            None,
         )
-        if last is not None:
+        if last is not None and last.outcome == "failed":
             require(last.error_type not in spec.retry.final_types, 26, "final_failure_retried", token)
 
     def _ended(self, change: Change, row: AttemptRow) -> None:
@@ -185,6 +200,8 @@ class Tasks:
                 task = self._scene.mirror.tasks[row.task_id]
                 require(outcome == "canceled" and task.state is TaskState.CANCELED, 22, "ended_without_its_holder",
                         f"{token} {outcome}")  # fmt: skip
+        elif outcome == "retried":
+            self._brought_back(row)
         elif outcome == "returned":
             self._scene.coverage.hit("lease_returned")
             if token not in self._returned:
@@ -192,6 +209,18 @@ class Tasks:
         elif outcome == "worker_lost" or outcome.startswith("timeout"):
             self._expired(row, token)
         self._backoff(row)
+
+    def _brought_back(self, row: AttemptRow) -> None:
+        """Check that a task came back for a request, and once for each."""
+        self._scene.coverage.hit("task_brought_back")
+        times = sum(other.outcome == "retried" for other in self._attempts(row.task_id))
+        asked = len(self._asked_back.get(row.task_id, ()))
+        require(times <= asked, 3, "brought_back_too_often", f"{row.task_id}: {times} times for {asked} requests")
+
+    def _ends_of(self, task_id: str) -> tuple[int, int]:
+        """Return the instants by which a task must have begun and ended, 0 for none."""
+        spec, status = self._scene.mirror.specs[task_id], self._scene.mirror.statuses[task_id]
+        return (status.start_by, status.close_by) if status.retries else (spec.start_by, spec.close_by)
 
     def _expired(self, row: AttemptRow, token: Token) -> None:
         scene, mirror = self._scene, self._scene.mirror
@@ -257,6 +286,10 @@ class Tasks:
                 hit("activity_retried")
             elif new.state is TaskState.EXPIRED and new.reason in ("schedule_to_start", "schedule_to_close"):
                 hit(new.reason)
+                due = self._ends_of(new.task_id)[new.reason == "schedule_to_close"]
+                # An attempt that fails ends its task when the next one could not begin in time.
+                early = new.closed_at < due and old.state is not TaskState.LEASED and old.lease == new.lease
+                require(not early, 25, "expired_early", f"{new.task_id} {new.reason}: {due - new.closed_at}")
             elif new.state is TaskState.FAILED:
                 hit("activity_failed_final" if new.reason == "non_retryable_failure" else "attempts_used_up")
                 if self._scene.mirror.statuses[new.task_id].lost_in_a_row >= 3:
@@ -278,16 +311,21 @@ class Tasks:
     def finish(self) -> None:
         """Check what handlers did against what was committed."""
         mirror = self._scene.mirror
-        once: dict[str, int] = {}
+        once: dict[tuple[str, int], int] = {}
         for handler_run in self._scene.ledger.handler_runs:
             row = mirror.tasks.get(handler_run.task_id)
             require(row is not None and row.lease >= handler_run.lease, 53, "ran_without_a_lease", handler_run)
             require(row is not None and handler_run.operation_id in ("", self._operation_id(row)), 54, "operation_id_differs",
                     handler_run)  # fmt: skip
             if handler_run.once:
-                once[handler_run.task_id] = once.get(handler_run.task_id, 0) + 1
-        twice = [task_id for task_id, count in once.items() if count > 1]
+                key = (handler_run.task_id, self._lives(handler_run.task_id, handler_run.lease))
+                once[key] = once.get(key, 0) + 1
+        twice = [key for key, count in once.items() if count > 1]
         require(not twice, 59, "once_only_task_ran_twice", twice)
+
+    def _lives(self, task_id: str, lease: int) -> int:
+        """Return how often the task had been brought back before this lease."""
+        return sum(row.outcome == "retried" and row.lease < lease for row in self._attempts(task_id))
 
     def _operation_id(self, row: TaskRow) -> str:
         return self._scene.mirror.specs[row.task_id].operation_id
