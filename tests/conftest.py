@@ -1,11 +1,22 @@
-"""What every test shares: how hypothesis draws."""
+"""What every test shares: how hypothesis draws, and a database server for those that ask for one."""
 
 import os
+from collections.abc import Generator
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.store.cluster import Cluster
 
 # No deadline: the machine may be busy, and a law does not become false by being slow. In CI the same cases are drawn
 # each time, so that a red build can be repeated; by hand new ones are, so that something is learned.
 settings.register_profile("by_hand", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", parent=settings.get_profile("by_hand"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "by_hand")
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Generator[Cluster]:
+    """A PostgreSQL server of this process of the tests; its databases are made by those who need one."""
+    with Cluster() as running:
+        yield running

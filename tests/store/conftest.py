@@ -7,18 +7,29 @@ import pytest
 
 from outlast.store.memory.store import MemoryStore
 from outlast.store.memory.tables import Tables
+from outlast.store.postgres.store import PostgresStore
 from outlast.store.sqlite.store import SqliteStore
+from tests.store.cluster import Cluster
 from tests.store.kept import Kept
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Kept]:
     """An open store whose shard has been claimed by "a"."""
     tables = Tables()
-    makers = {
-        "memory": lambda: MemoryStore(tables=tables),
-        "sqlite": lambda: SqliteStore(tmp_path / "shard.db", allow_network_disk=True),
-    }
-    with Kept(makers[request.param]) as under_test:
+    match request.param:
+        case "memory":
+            yield from claimed(Kept(lambda: MemoryStore(tables=tables)))
+        case "sqlite":
+            yield from claimed(Kept(lambda: SqliteStore(tmp_path / "shard.db", allow_network_disk=True)))
+        case _:
+            cluster: Cluster = request.getfixturevalue("cluster")
+            with cluster.database() as url:
+                yield from claimed(Kept(lambda: PostgresStore(url, allow_weak=True)))
+
+
+def claimed(under_test: Kept) -> Generator[Kept]:
+    """Claim, lend and close a store."""
+    with under_test:
         under_test.claim()
         yield under_test

@@ -28,7 +28,9 @@ from outlast.query.predicate import (
 )
 from outlast.store.base import Place, RunFilter, TaskFilter
 from outlast.store.memory.store import MemoryStore
+from outlast.store.postgres.store import PostgresStore
 from outlast.store.sqlite.store import SqliteStore
+from tests.store.cluster import Cluster
 from tests.store.kept import Kept
 from tests.store.rows import run_row, task_row
 
@@ -296,16 +298,19 @@ def populations(draw: st.DrawFn) -> list[tuple[Any, LabelsRow]]:
 @given(population=populations(), predicates=st.lists(PREDICATES, min_size=1, max_size=6), scan=st.integers(0, 3))
 def test_stores_find_what_the_evaluator_says(
     tmp_path_factory: pytest.TempPathFactory,
+    cluster: Cluster,
     population: list[tuple[Any, LabelsRow]],
     predicates: list[Predicate],
     scan: int,
 ) -> None:
     memory, path = MemoryStore(), Path(tmp_path_factory.mktemp("filters"), "shard.db")
     with (
+        cluster.database() as url,
         Kept(lambda: memory) as one,
-        Kept(lambda: SqliteStore(path, synchronous="OFF", allow_network_disk=True)) as other,
+        Kept(lambda: SqliteStore(path, synchronous="OFF", allow_network_disk=True)) as two,
+        Kept(lambda: PostgresStore(url, allow_weak=True)) as three,
     ):
-        for kept in (one, other):
+        for kept in (one, two, three):
             kept.claim()
             write(kept, *(row for row, _ in population), marks=[mark for _, mark in population])
         for predicate in predicates:
@@ -315,7 +320,8 @@ def test_stores_find_what_the_evaluator_says(
                 if matches(predicate, row, by_name(mark))
             ]
             assert walked(one, predicate, scan) == expected, predicate
-            assert walked(other, predicate, scan) == expected, predicate
+            assert walked(two, predicate, scan) == expected, predicate
+            assert walked(three, predicate, scan) == expected, predicate
 
 
 def by_name(mark: LabelsRow) -> dict[str, tuple[Value, ...]]:

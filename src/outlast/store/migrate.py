@@ -76,6 +76,17 @@ def migrate(
     for a database of a newer version, "store_damaged" for one that other files than ours have made.
     """
     applied = database.applied()
+    missing = missing_of(applied, migrations)
+    if missing and applied and keep_copy is not None:
+        keep_copy(missing[0].number)
+    for migration in missing:
+        script = migration.sql if migration.number > 1 else BOOKKEEPING + migration.sql
+        database.run(script, record=migration)
+    return [migration.number for migration in missing]
+
+
+def missing_of(applied: dict[int, str], migrations: list[Migration]) -> list[Migration]:
+    """Return those of ``migrations`` that a database with ``applied`` lacks, in order. Raises StoreError as ``migrate``."""
     known = {migration.number: migration for migration in migrations}
     _refuse_newer(applied, known)
     for number, checksum in sorted(applied.items()):
@@ -85,13 +96,7 @@ def migrate(
                 f"Migration {number} of the database is not the one of this version.",
                 remedy="Start the version that made the database, or restore the last backup.",
             )
-    missing = [migration for migration in migrations if migration.number not in applied]
-    if missing and applied and keep_copy is not None:
-        keep_copy(missing[0].number)
-    for migration in missing:
-        script = migration.sql if migration.number > 1 else BOOKKEEPING + migration.sql
-        database.run(script, record=migration)
-    return [migration.number for migration in missing]
+    return [migration for migration in migrations if migration.number not in applied]
 
 
 def _refuse_newer(applied: dict[int, str], known: dict[int, Migration]) -> None:

@@ -1,0 +1,1 @@
+"""Rows in a PostgreSQL database, through asyncpg."""

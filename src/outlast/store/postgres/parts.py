@@ -1,0 +1,325 @@
+"""The parts of a commit's one statement, in the order in which they take effect.
+
+A part is a WITH query. Which of them a statement has depends on what the batch holds. PostgreSQL leaves open in which order
+such queries run, except that what one reads of another has run before: so each that writes asks for the count of the one
+before it, and for that of the fence, without which nothing is written.
+
+All see the rows as they were before the statement: ``moved_runs`` and ``moved_tasks`` hold what was and what will be.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, get_args
+
+import msgspec
+
+from outlast.core.writes import AttemptRow, FeedRow, RunMove, RunRow, TaskMove, TaskRow
+from outlast.store.postgres.connection import STATEMENTS_KEPT
+from outlast.store.postgres.words import RUN_TROUBLE, TASK_TROUBLE
+
+# The first parameters of every statement: shard, incarnation, epoch, number, at, lease_until.
+FIXED: Final = 6
+FENCE: Final = """
+    UPDATE outlast.shards SET last_number = $4::bigint, last_at = greatest(last_at, $5::bigint),
+        lease_until = CASE WHEN $6::bigint > 0 THEN $6::bigint ELSE lease_until END
+    WHERE shard = $1::integer AND incarnation = $2::bigint AND epoch = $3::bigint AND last_number = $4::bigint - 1
+    RETURNING 1
+"""
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class Part:
+    """One WITH query. ``takes`` are the types of its array parameters, of which each row of the batch has one value.
+
+    In ``sql``, ``{rows}`` stands for the parameters unnested and ``{gate}`` for the condition that keeps the order. ``reads``:
+    it writes nothing and stands outside the order. ``counted``: it must find as many rows as it was given.
+    """
+
+    name: str
+    takes: tuple[str, ...]
+    sql: str
+    reads: bool = False
+    counted: bool = False
+
+
+def _types(row: type[msgspec.Struct]) -> tuple[str, ...]:
+    return tuple(_type(field.type) for field in msgspec.structs.fields(row))
+
+
+def _type(python: type) -> str:
+    if get_args(python):
+        raise TypeError(python)
+    if issubclass(python, bytes):
+        return "bytea"
+    return "bigint" if issubclass(python, int) else "text"
+
+
+def _names(row: type[msgspec.Struct], prefix: str = "") -> str:
+    return ", ".join(prefix + name for name in row.__struct_fields__)
+
+
+def _set(row: type[msgspec.Struct]) -> str:
+    return ", ".join(f"{name} = m.{name}" for name in row.__struct_fields__[1:])
+
+
+def _insert(name: str, table: str, columns: str, takes: tuple[str, ...], *, on_conflict: str = "") -> Part:
+    sql = (
+        f"INSERT INTO outlast.{table} (shard, {columns}) SELECT $1, u.* FROM {{rows}} AS u WHERE {{gate}} {on_conflict}"
+    )
+    return Part(name, takes, f"{sql} RETURNING 1")
+
+
+def _delete(name: str, table: str, key: str, takes: tuple[str, ...], *, where: str = "", returning: str = "1") -> Part:
+    columns = key.split(", ")
+    same = " AND ".join(f"t.{column} = u.{column}" for column in columns)
+    sql = (
+        f"DELETE FROM outlast.{table} t USING {{rows}} AS u({key}) WHERE t.shard = $1 AND {same}{where} AND {{gate}} "
+        f"RETURNING {returning}"
+    )
+    return Part(name, takes, sql)
+
+
+def _follow(name: str, sql: str) -> Part:
+    """Return a part that goes on from what another part returned."""
+    return Part(name, (), sql)
+
+
+TEXT: Final = ("text",)
+
+FORGET: Final = (
+    _delete("forget_history", "history", "run_id", TEXT),
+    _delete("forget_parked", "parked", "run_id", TEXT),
+    _delete("forget_run_labels", "labels", "id", TEXT),
+    _delete(
+        "forget_runs", "runs", "run_id", TEXT, where=" AND t.closed_at > 0",
+        returning="t.namespace, t.status, t.started_at, t.run_id",
+    ),
+    _follow(
+        "forget_run_troubles",
+        "DELETE FROM outlast.troubles t USING forget_runs f WHERE t.shard = $1 AND t.namespace = f.namespace AND t.of = 'run' "
+        "AND t.state = f.status AND t.at = f.started_at AND t.id = f.run_id AND {gate} RETURNING 1",
+    ),
+)  # fmt: skip
+FORGET_TASKS: Final = (
+    _delete("forget_attempts", "attempts", "task_id", TEXT),
+    _delete("forget_task_labels", "labels", "id", TEXT),
+    _delete(
+        "forget_tasks", "tasks", "task_id", TEXT, where=" AND t.closed_at > 0",
+        returning="t.namespace, t.state, t.enqueued_at, t.task_id",
+    ),
+    _follow(
+        "forget_task_troubles",
+        "DELETE FROM outlast.troubles t USING forget_tasks f WHERE t.shard = $1 AND t.namespace = f.namespace "
+        "AND t.of = 'task' AND t.state = f.state AND t.at = f.enqueued_at AND t.id = f.task_id AND {gate} RETURNING 1",
+    ),
+)  # fmt: skip
+
+_READY_NOW: Final = "ready_at > 0 AND closed_at = 0"
+MOVE_RUNS: Final = (
+    Part(
+        "moved_runs",
+        _types(RunMove),
+        f"SELECT m.*, r.namespace, r.workflow_id, r.started_at, r.ready_at AS was_ready_at, r.status AS was_status, "
+        f"r.closed_at AS was_closed_at FROM {{rows}} AS m({_names(RunMove)}) JOIN outlast.runs r "
+        "ON r.shard = $1 AND r.run_id = m.run_id WHERE r.closed_at = 0 OR m.closed_at <> 0",
+        reads=True,
+        counted=True,
+    ),
+    _follow(
+        "move_runs",
+        f"UPDATE outlast.runs r SET {_set(RunMove)} FROM moved_runs m WHERE r.shard = $1 AND r.run_id = m.run_id AND {{gate}} "
+        "RETURNING 1",
+    ),
+    _follow(
+        "end_open",
+        "DELETE FROM outlast.open_runs t USING moved_runs m WHERE m.was_closed_at = 0 AND m.closed_at <> 0 AND t.shard = $1 "
+        "AND t.namespace = m.namespace AND t.workflow_id = m.workflow_id AND t.run_id = m.run_id AND {gate} RETURNING 1",
+    ),
+    _follow(
+        "end_ready_runs",
+        "DELETE FROM outlast.ready_runs t USING moved_runs m WHERE m.was_ready_at > 0 AND m.was_closed_at = 0 "
+        "AND (m.ready_at <> m.was_ready_at OR m.closed_at <> 0) "
+        "AND t.shard = $1 AND t.ready_at = m.was_ready_at AND t.run_id = m.run_id AND {gate} RETURNING 1",
+    ),
+    _follow(
+        "begin_ready_runs",
+        "INSERT INTO outlast.ready_runs SELECT $1, ready_at, run_id FROM moved_runs WHERE ready_at > 0 AND closed_at = 0 "
+        "AND (ready_at <> was_ready_at OR was_closed_at <> 0) AND {gate} RETURNING 1",
+    ),
+    _follow(
+        "end_run_troubles",
+        f"DELETE FROM outlast.troubles t USING moved_runs m WHERE m.was_{RUN_TROUBLE} AND m.was_status <> m.status "
+        "AND t.shard = $1 AND t.namespace = m.namespace AND t.of = 'run' AND t.state = m.was_status AND t.at = m.started_at "
+        "AND t.id = m.run_id AND {gate} RETURNING 1",
+    ),
+    _follow(
+        "begin_run_troubles",
+        "INSERT INTO outlast.troubles SELECT $1, namespace, 'run', status, started_at, run_id FROM moved_runs "
+        f"WHERE {RUN_TROUBLE} AND was_status <> status AND {{gate}} RETURNING 1",
+    ),
+)
+ADD_RUNS: Final = (
+    Part(
+        "add_runs",
+        _types(RunRow),
+        f"INSERT INTO outlast.runs (shard, {_names(RunRow)}) SELECT $1, u.* FROM {{rows}} AS u WHERE {{gate}} "
+        "RETURNING namespace, workflow_id, run_id, closed_at, ready_at, status, started_at",
+    ),
+    _follow(
+        "add_open",
+        "INSERT INTO outlast.open_runs SELECT $1, namespace, workflow_id, run_id FROM add_runs WHERE closed_at = 0 "
+        "AND {gate} RETURNING 1",
+    ),
+    _follow(
+        "add_ready_runs",
+        f"INSERT INTO outlast.ready_runs SELECT $1, ready_at, run_id FROM add_runs WHERE {_READY_NOW} AND {{gate}} RETURNING 1",
+    ),
+    _follow(
+        "add_run_troubles",
+        "INSERT INTO outlast.troubles SELECT $1, namespace, 'run', status, started_at, run_id FROM add_runs "
+        f"WHERE {RUN_TROUBLE} AND {{gate}} RETURNING 1",
+    ),
+)
+
+ADD_HISTORY: Final = _insert(
+    "add_history", "history", "run_id, first_event_id, count, blob", ("text", "bigint", "bigint", "bytea")
+)
+DROP_PARKED: Final = _delete("drop_parked", "parked", "run_id", TEXT)
+ADD_PARKED: Final = _insert("add_parked", "parked", "run_id, n, blob", ("text", "bigint", "bytea"))
+
+MOVE_TASKS: Final = (
+    Part(
+        "moved_tasks",
+        _types(TaskMove),
+        "SELECT m.*, t.namespace, t.type, t.enqueued_at, t.ready AS was_ready, t.queue AS was_queue, "
+        f"t.order_key AS was_order_key, t.run_at AS was_run_at, t.state AS was_state FROM {{rows}} AS m({_names(TaskMove)}) "
+        "JOIN outlast.tasks t ON t.shard = $1 AND t.task_id = m.task_id",
+        reads=True,
+        counted=True,
+    ),
+    _follow(
+        "move_tasks",
+        f"UPDATE outlast.tasks t SET {_set(TaskMove)} FROM moved_tasks m WHERE t.shard = $1 AND t.task_id = m.task_id "
+        "AND {gate} RETURNING 1",
+    ),
+    _follow(
+        "end_ready",
+        "DELETE FROM outlast.ready_tasks t USING moved_tasks m WHERE m.was_ready = 1 AND t.shard = $1 "
+        "AND t.namespace = m.namespace AND t.queue = m.was_queue AND t.type = m.type AND t.order_key = m.was_order_key "
+        "AND t.task_id = m.task_id AND {gate} RETURNING 1",
+    ),
+    _follow(
+        "begin_ready",
+        "INSERT INTO outlast.ready_tasks SELECT $1, namespace, queue, type, order_key, task_id, greatest(enqueued_at, run_at) "
+        "FROM moved_tasks WHERE ready = 1 AND {gate} RETURNING 1",
+    ),
+    _follow(
+        "end_leased",
+        "DELETE FROM outlast.leased_tasks t USING moved_tasks m WHERE m.was_state = 'leased' AND m.state <> 'leased' "
+        "AND t.shard = $1 AND t.task_id = m.task_id AND {gate} RETURNING 1",
+    ),
+    _follow(
+        "begin_leased",
+        "INSERT INTO outlast.leased_tasks SELECT $1, task_id FROM moved_tasks WHERE state = 'leased' AND was_state <> 'leased' "
+        "AND {gate} RETURNING 1",
+    ),
+    _follow(
+        "end_task_troubles",
+        f"DELETE FROM outlast.troubles t USING moved_tasks m WHERE m.was_{TASK_TROUBLE} AND m.was_state <> m.state "
+        "AND t.shard = $1 AND t.namespace = m.namespace AND t.of = 'task' AND t.state = m.was_state AND t.at = m.enqueued_at "
+        "AND t.id = m.task_id AND {gate} RETURNING 1",
+    ),
+    _follow(
+        "begin_task_troubles",
+        "INSERT INTO outlast.troubles SELECT $1, namespace, 'task', state, enqueued_at, task_id FROM moved_tasks "
+        f"WHERE {TASK_TROUBLE} AND was_state <> state AND {{gate}} RETURNING 1",
+    ),
+)
+ADD_TASKS: Final = (
+    Part(
+        "add_tasks",
+        _types(TaskRow),
+        f"INSERT INTO outlast.tasks (shard, {_names(TaskRow)}) SELECT $1, u.* FROM {{rows}} AS u WHERE {{gate}} "
+        "RETURNING namespace, task_id, queue, type, state, ready, order_key, run_at, enqueued_at",
+    ),
+    _follow(
+        "add_ready",
+        "INSERT INTO outlast.ready_tasks SELECT $1, namespace, queue, type, order_key, task_id, greatest(enqueued_at, run_at) "
+        "FROM add_tasks WHERE ready = 1 AND {gate} RETURNING 1",
+    ),
+    _follow(
+        "add_leased",
+        "INSERT INTO outlast.leased_tasks SELECT $1, task_id FROM add_tasks WHERE state = 'leased' AND {gate} RETURNING 1",
+    ),
+    _follow(
+        "add_task_troubles",
+        "INSERT INTO outlast.troubles SELECT $1, namespace, 'task', state, enqueued_at, task_id FROM add_tasks "
+        f"WHERE {TASK_TROUBLE} AND {{gate}} RETURNING 1",
+    ),
+)
+ADD_ATTEMPTS: Final = _insert("add_attempts", "attempts", _names(AttemptRow), _types(AttemptRow))
+ADD_LATE_ATTEMPTS: Final = _insert(
+    "add_late_attempts", "attempts", _names(AttemptRow), _types(AttemptRow), on_conflict="ON CONFLICT DO NOTHING"
+)
+DROP_TIMERS: Final = _delete("drop_timers", "timers", "fire_at, timer_id", ("bigint", "text"))
+SET_TIMERS: Final = _insert(
+    "set_timers", "timers", "fire_at, timer_id, kind, target", ("bigint", "text", "text", "text"),
+    on_conflict="ON CONFLICT (shard, fire_at, timer_id) DO UPDATE SET kind = excluded.kind, target = excluded.target",
+)  # fmt: skip
+SET_DEDUP: Final = _insert(
+    "set_dedup", "dedup", "namespace, scope, key, id, fingerprint, expires_at, period",
+    ("text", "text", "text", "text", "text", "bigint", "bigint"),
+    on_conflict="ON CONFLICT (shard, namespace, scope, key) DO UPDATE SET id = excluded.id, "
+    "fingerprint = excluded.fingerprint, expires_at = excluded.expires_at, period = excluded.period",
+)  # fmt: skip
+SET_COUNTERS: Final = _insert(
+    "set_counters", "counters", "namespace, name, value", ("text", "text", "bigint"),
+    on_conflict="ON CONFLICT (shard, namespace, name) DO UPDATE SET value = excluded.value",
+)  # fmt: skip
+DROP_LABELS: Final = _delete("drop_labels", "labels", "id", TEXT)
+ADD_LABELS: Final = _insert(
+    "add_labels", "labels", "id, name, n, kind, text, number, namespace, of, at",
+    ("text", "text", "bigint", "bigint", "text", "numeric", "text", "text", "bigint"),
+)  # fmt: skip
+SET_NAMESPACES: Final = _insert(
+    "set_namespaces", "namespaces", "name, created_at, settings", ("text", "bigint", "bytea"),
+    on_conflict="ON CONFLICT (shard, name) DO UPDATE SET created_at = excluded.created_at, settings = excluded.settings",
+)  # fmt: skip
+DROP_NAMESPACES: Final = _delete("drop_namespaces", "namespaces", "name", TEXT)
+DROP_COUNTERS: Final = _delete("drop_counters", "counters", "namespace", TEXT)
+DROP_FEEDS: Final = _delete("drop_feeds", "feed", "namespace", TEXT)
+DROP_FEED_FLOORS: Final = _delete("drop_feed_floors", "feed_floors", "namespace", TEXT)
+ADD_FEED: Final = _insert("add_feed", "feed", _names(FeedRow), _types(FeedRow))
+ADD_MESSAGES: Final = _insert(
+    "add_messages", "outbox", "target_shard, source_shard, incarnation, sequence, blob",
+    ("bigint", "bigint", "bigint", "bigint", "bytea"),
+)  # fmt: skip
+SET_RECEIVED: Final = _insert(
+    "set_received", "received", "source, incarnation, mark", ("bigint", "bigint", "bigint"),
+    on_conflict="ON CONFLICT (shard, source, incarnation) DO UPDATE SET mark = excluded.mark",
+)  # fmt: skip
+
+
+@lru_cache(maxsize=STATEMENTS_KEPT)
+def statement_of(parts: tuple[Part, ...]) -> str:
+    """Return the statement that has these parts, behind the fence. Its one row says whether the fence held.
+
+    Parts that are counted take one more parameter, behind their arrays: how many rows they must find.
+    """
+    queries = [f"fence AS ({FENCE})"]
+    taken, before, checks = FIXED, "fence", list[str]()
+    for part in parts:
+        arrays = ", ".join(f"${taken + n}::{kind}[]" for n, kind in enumerate(part.takes, 1))
+        taken += len(part.takes)
+        gate = f"(SELECT count(*) FROM fence) = 1 AND (SELECT count(*) FROM {before}) >= 0"
+        rows = f"unnest({arrays})"
+        queries.append(f"{part.name} AS ({part.sql.replace('{rows}', rows).replace('{gate}', gate)})")
+        if part.counted:
+            taken += 1
+            # A division by zero undoes the whole statement: an entity that the core takes for stored is not there.
+            found = f"((SELECT count(*) FROM {part.name}) = ${taken}::bigint)::int"
+            checks.append(f"CASE WHEN (SELECT count(*) FROM fence) = 0 THEN 1 ELSE 1 / {found} END")
+        if not part.reads:
+            before = part.name
+    held = "(SELECT count(*) FROM fence) = 1 AS held"
+    return f"WITH {', '.join(queries)} SELECT {', '.join([held, *checks])}"

@@ -1,0 +1,298 @@
+"""The PostgreSQL store: one session that owns the shard and writes, a few that read.
+
+The owner's session is bound to its claim. When it is lost, or its end is in doubt, every commit is UNKNOWN until the shard has
+been claimed anew, in a new session, which reads anew which history of the database it speaks to.
+"""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from collections.abc import Set as AbstractSet
+from typing import Final, TypeVar
+
+import asyncpg
+
+from outlast.core.admin import NamespaceInfo
+from outlast.core.errors import InvariantBroken
+from outlast.core.feed import Place as FeedPlace
+from outlast.core.units import SECOND, Fence
+from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, HistoryRow, Load, Page, RunRow, TaskRow
+from outlast.store.base import FeedFound, RunFilter, StoreError, Stretch, Tally, TaskFilter, Turns, Waiting
+from outlast.store.postgres import claiming, feed, forgetting, listing, opening, reading, references, writing
+from outlast.store.postgres.address import address_of, without_secrets
+from outlast.store.postgres.connection import READER, WRITER, Opened, Server, close, connect, said
+from outlast.store.postgres.session import Readers, Reads
+
+FAULT_LOG_EVERY: Final = 30 * SECOND  # a full disk fails every commit: one line in this time is enough
+FAILURES: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
+
+_T = TypeVar("_T")
+_log: Final = logging.getLogger("outlast.store")
+
+
+class PostgresStore:
+    """A shard's rows in the database at ``url``, in its schema ``outlast``.
+
+    ``allow_weak``: use a server that may lose acknowledged commits (fsync, full_page_writes or synchronous_commit off).
+    """
+
+    def __init__(self, url: str, *, shard: int = 0, allow_weak: bool = False) -> None:
+        """Raises StoreError when ``url`` cannot be read."""
+        self.address = address_of(url)
+        self.shard = shard
+        self.reads_inline = False
+        self.last_fault = ""
+        """What went wrong with the last commit that was not DONE, in one line."""
+        self.server: Server | None = None
+        """What the last session found; ``weak`` is to be shown to people."""
+        self._allow_weak = allow_weak
+        self._readers: Readers | None = None
+        self._tenders: Readers | None = None  # forgets what is over, beside the owner's session
+        self._owner: Opened | None = None
+        self._first: Opened | None = None  # the session that opened the store becomes the owner's
+        self._committing = False
+        self._logged_at = -FAULT_LOG_EVERY
+
+    # Life.
+
+    async def open(self) -> None:
+        """Make the schema or migrate it. Raises StoreError."""
+        if self._readers is not None:
+            return
+        opened = await self._connect(writes=True)
+        try:
+            await opening.migrate(opened.session, timeline=opened.server.timeline, cluster=opened.server.cluster)
+            await opening.add_shard(opened.session, self.shard)
+        except BaseException as error:
+            opened.session.terminate()
+            if isinstance(error, FAILURES):
+                raise said(error, self.address) from error
+            raise
+        self._first = opened
+        self._readers = Readers(lambda: self._connect(writes=False), self.shard)
+        self._tenders = Readers(lambda: self._connect(writes=True), self.shard, places=1)
+
+    async def close(self) -> None:
+        """End all sessions. Closing twice is the same as once."""
+        opened = (self._owner, self._first)
+        pools = (self._readers, self._tenders)
+        self._owner = self._first = self._readers = self._tenders = None
+        for session in opened:
+            if session is not None:
+                await close(session.session)
+        for pool in pools:
+            if pool is not None:
+                await pool.close()
+
+    # Writes.
+
+    async def claim(self, *, owner: str, now: int, lease_until: int) -> Claim:
+        """End the sessions of former owners, raise the epoch in a commit of its own, return what a new owner needs.
+
+        The same owner, and anybody once the lease has ended, may claim. Raises StoreError: "not_owner" while another's
+        lease runs, "store_full" or "unavailable" when it could not be written or its end is not known.
+        """
+        self._refuse_closed()
+        if self._owner is not None and (self._committing or self._owner.session.is_closed()):
+            self._drop_owner()
+        opened, self._owner, self._first = self._owner or self._first, None, None
+        if opened is None or opened.session.is_closed():
+            opened = await self._connect(writes=True)
+        self._owner = opened
+        try:
+            return await claiming.claim(opened, self.shard, owner=owner, now=now, lease_until=lease_until)
+        except BaseException as error:
+            if not (isinstance(error, StoreError) and error.code == "not_owner"):
+                self._drop_owner()
+            if isinstance(error, FAILURES):
+                raise said(error, self.address) from error
+            raise
+
+    async def release(self, fence: Fence) -> None:
+        """End the lease of ``fence``, if it is the current one."""
+        self._refuse_closed()
+        if self._owner is None or self._committing:
+            return  # without its session an owner has nothing to give back: its lease runs out
+        try:
+            await claiming.release(self._owner.session, self.shard, fence)
+        except FAILURES as error:
+            self._drop_owner()
+            raise said(error, self.address) from error
+
+    async def commit(self, batch: Batch) -> CommitOutcome:
+        """Write ``batch`` or nothing. A fence or number that is not the next one is REFUSED; every doubt is UNKNOWN.
+
+        It goes on to its end in the database also when the caller is cancelled; the session is then not used again.
+        """
+        self._refuse_closed()
+        if batch.shard != self.shard:
+            return self._report(batch, CommitOutcome.REFUSED, f"batch {batch.number} is of shard {batch.shard}")
+        opened = self._owner
+        if opened is None or opened.session.is_closed() or self._committing:
+            return self._report(batch, CommitOutcome.UNKNOWN, "the owner's session is gone")
+        self._committing = True
+        try:
+            return await self._commit(opened, batch)
+        except BaseException:
+            # Cancelled: it may have happened, or happen yet.
+            self._drop_owner(opened)
+            raise
+        finally:
+            if self._owner is opened or self._owner is None:
+                self._committing = False
+
+    async def _commit(self, opened: Opened, batch: Batch) -> CommitOutcome:
+        opened.notices.clear()
+        try:
+            statement = writing.Statement(batch)
+            row = await opened.session.fetchrow(statement.sql, *statement.values)
+        except Exception as error:  # noqa: BLE001 - the door: whatever a database does becomes an outcome
+            return self._failed(opened, batch, error)
+        if opened.notices:
+            # A commit that was not replicated as it should be returns like any other, with a warning.
+            self._drop_owner(opened)
+            return self._report(batch, CommitOutcome.UNKNOWN, f"the commit came with a warning: {opened.notices[0]}")
+        if row is None or not row["held"]:
+            fault = f"batch {batch.number} under {batch.fence} was fenced"
+            return self._report(batch, CommitOutcome.REFUSED, fault)
+        return CommitOutcome.DONE
+
+    def _failed(self, opened: Opened, batch: Batch, error: Exception) -> CommitOutcome:
+        if not writing.is_undone(error):
+            self._drop_owner(opened)
+            return self._report(batch, CommitOutcome.UNKNOWN, self._shown(error), error)
+        if isinstance(error, asyncpg.DivisionByZeroError):
+            error = InvariantBroken("moved_row_missing", number=batch.number)
+        return self._report(batch, writing.outcome_of(error), self._shown(error), error)
+
+    async def forget_dedup(self, *, before_period: int) -> int:
+        """Drop the dedup rows of periods before ``before_period``, a slice at a time; return how many."""
+        return await self._tend(lambda tending: forgetting.forget_dedup(tending, before_period=before_period))
+
+    async def forget_feed(self, namespace: str, *, before: int, through: int, rows_max: int) -> int:
+        """Drop the oldest rows of a feed; return how many. Raises StoreError when nothing could be written."""
+        return await self._tend(
+            lambda tending: forgetting.forget_feed(
+                tending, namespace, before=before, through=through, rows_max=rows_max
+            )
+        )
+
+    # Reads.
+
+    async def load(self, load: Load) -> Page:
+        """Return the page; what DONE commits wrote is in it."""
+        return await self._read(lambda reads: reading.load(reads, load))
+
+    async def read_history(self, run_id: str, *, first_event_id: int, events_max: int) -> list[HistoryRow]:
+        """Return pages from the one that holds ``first_event_id`` until ``events_max`` events are covered."""
+        return await self._read(
+            lambda reads: reading.read_history(reads, run_id, first_event_id=first_event_id, events_max=events_max)
+        )
+
+    async def read_attempts(self, task_id: str) -> list[AttemptRow]:
+        """Return how the leases of a task ended."""
+        return await self._read(lambda reads: reading.read_attempts(reads, task_id))
+
+    async def list_runs(self, filter: RunFilter) -> Stretch[RunRow]:
+        """Return runs, newest first."""
+        return await self._read(lambda reads: listing.list_runs(reads, filter))
+
+    async def list_tasks(self, filter: TaskFilter) -> Stretch[TaskRow]:
+        """Return tasks, newest first."""
+        return await self._read(lambda reads: listing.list_tasks(reads, filter))
+
+    async def count_runs(self, filter: RunFilter) -> Tally:
+        """Return how many runs match."""
+        return await self._read(lambda reads: listing.count_runs(reads, filter))
+
+    async def count_tasks(self, filter: TaskFilter) -> Tally:
+        """Return how many tasks match."""
+        return await self._read(lambda reads: listing.count_tasks(reads, filter))
+
+    async def read_waiting(self, namespace: str, queue: str) -> list[Waiting]:
+        """Return what waits in a queue, by type."""
+        return await self._read(lambda reads: reading.read_waiting(reads, namespace, queue))
+
+    async def read_turns(self) -> list[Turns]:
+        """Return which queues' runs need a workflow task."""
+        return await self._read(reading.read_turns)
+
+    async def read_namespaces(self) -> dict[str, NamespaceInfo]:
+        """Return the namespaces by name."""
+        return await self._read(reading.read_namespaces)
+
+    async def read_counters(self, namespace: str) -> dict[str, int]:
+        """Return the counters of a namespace."""
+        return await self._read(lambda reads: reading.read_counters(reads, namespace))
+
+    async def read_feed(self, namespace: str, *, after: FeedPlace, events_max: int, bytes_max: int) -> FeedFound:
+        """Return what a feed has behind ``after``."""
+        return await self._read(
+            lambda reads: feed.read_feed(reads, namespace, after=after, events_max=events_max, bytes_max=bytes_max)
+        )
+
+    async def named_blobs(self, digests: AbstractSet[str]) -> set[str]:
+        """Return those of ``digests`` that a row names."""
+        if not digests:
+            return set()
+        return await self._read(lambda reads: references.named_blobs(reads, digests))
+
+    # Plumbing.
+
+    async def _connect(self, *, writes: bool, name: str = "") -> Opened:
+        kind = "writer" if writes else "reader"
+        opened = await connect(
+            self.address,
+            name=name or f"outlast {kind} of shard {self.shard}",
+            settings=WRITER if writes else READER,
+            allow_weak=self._allow_weak,
+        )
+        self.server = opened.server
+        return opened
+
+    async def _read(self, read: Callable[[Reads], Awaitable[_T]]) -> _T:
+        return await self._use(self._refuse_closed(), read)
+
+    async def _tend(self, work: Callable[[Reads], Awaitable[_T]]) -> _T:
+        self._refuse_closed()
+        assert self._tenders is not None
+        return await self._use(self._tenders, work)
+
+    async def _use(self, sessions: Readers, work: Callable[[Reads], Awaitable[_T]]) -> _T:
+        try:
+            async with sessions.one() as session:
+                return await work(session)
+        except FAILURES as error:
+            raise said(error, self.address) from error
+
+    def _refuse_closed(self) -> Readers:
+        if self._readers is None:
+            raise StoreError("unavailable", f"The store {self.address.shown} is not open.", remedy="Open it first.")
+        return self._readers
+
+    def _drop_owner(self, opened: Opened | None = None) -> None:
+        """Never use the owner's session again. What it was asked to do may still happen in the database."""
+        dropped = opened or self._owner
+        if dropped is not None:
+            dropped.session.terminate()
+        if dropped is self._owner:
+            self._owner = None
+            self._committing = False
+
+    def _report(
+        self, batch: Batch, outcome: CommitOutcome, fault: str, error: Exception | None = None
+    ) -> CommitOutcome:
+        self.last_fault = fault
+        now = time.monotonic_ns()
+        if outcome is not CommitOutcome.REFUSED and now - self._logged_at >= FAULT_LOG_EVERY:
+            self._logged_at = now
+            say = "commit_failed outcome=%s number=%d at=%s error=%s"
+            facts = (outcome, batch.number, self.address.shown, fault)
+            if outcome is CommitOutcome.UNKNOWN:
+                _log.error(say, *facts, exc_info=error)
+            else:
+                _log.debug(say, *facts)  # the engine says it, and a trace would tell nothing more
+        return outcome
+
+    def _shown(self, error: BaseException) -> str:
+        return f"{type(error).__name__}: {without_secrets(str(error), self.address)}"
