@@ -26,6 +26,7 @@ from outlast.core.inputs import (
     TerminateWorkflow,
     WorkflowTaskDone,
 )
+from outlast.core.payload import reason_of
 from outlast.core.replies import (
     CompletionsReply,
     Refused,
@@ -46,6 +47,7 @@ from outlast.gateway.app import Gateway
 from outlast.protocol.transport import Transport
 from outlast.sdk.http import HttpTransport
 from outlast.server.listener import Listener, bind
+from outlast.store.base import StoreError
 from outlast.store.blobs import FileBlobStore
 from outlast.store.memory.blobs import MemoryBlobStore
 from tests.engine.doubles import (
@@ -434,19 +436,41 @@ def test_what_belongs_to_another_namespace_is_not_found() -> None:
     run(work)
 
 
-def test_data_that_is_missing_from_the_blobs_is_said_so() -> None:
+def test_data_that_is_missing_from_the_blobs_is_said_so_and_keeps_no_other_work_back() -> None:
     async def work() -> None:
         blobs = MemoryBlobStore()
         async with running(FaultyStore(), blobs) as (_, transport):
             await transport.call(a_task(task_id="t-1", input=(json_of(b"x" * BIG),)))
+            await transport.call(a_task(task_id="t-2", input=(json_of(b"1"),)))
             blobs.blobs.clear()
+
+            got = await transport.call(a_poll(), timeout=5)
+
+            assert isinstance(got, Work)
+            whole, lost = sorted((lease.input[0] for lease in got.tasks), key=lambda payload: payload.size)
+            assert whole == json_of(b"1")
+            assert reason_of(lost)[0] == "store_damaged"
+            assert lost.blob in reason_of(lost)[1]
+
+    run(work)
+
+
+def test_work_waits_while_the_blobs_cannot_be_asked() -> None:
+    class Away(MemoryBlobStore):
+        async def get(self, digest: str) -> bytes:
+            raise StoreError("unavailable", "The bucket does not answer.", remedy="Wait.")
+
+    async def work() -> None:
+        async with running(FaultyStore(), Away()) as (_, transport):
+            await transport.call(a_task(task_id="t-1", input=(json_of(b"x" * BIG),)))
 
             with pytest.raises(Refusal) as refused:
                 await transport.call(a_poll(), timeout=5)
             info = await transport.call(DescribeTask(task_id="t-1"))
 
-            assert refused.value.code == "store_damaged"
+            assert refused.value.code == "unavailable"
             assert isinstance(info, TaskInfo)
+            assert info.attempt == 0
 
     run(work)
 

@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from obstore.store import LocalStore, MemoryStore
 
 import outlast.store.blobs
 from outlast.core.errors import InvariantBroken
 from outlast.core.units import DAY
+from outlast.server.places import BlobPlace, blobs_at
 from outlast.store.base import BlobStore, StoreError
 from outlast.store.blobs import FileBlobStore
 from outlast.store.memory.blobs import MemoryBlobStore
+from outlast.store.objects import ObjectBlobStore
 
 T = TypeVar("T")
 DATA = random.Random(5).randbytes(300_000)
@@ -29,10 +32,19 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
-@pytest.fixture(params=["memory", "files"])
+@pytest.fixture(params=["memory", "files", "objects in memory", "objects in files", "s3"])
 def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
     """A blob store."""
-    return MemoryBlobStore() if request.param == "memory" else FileBlobStore(tmp_path / "blobs")
+    if request.param == "memory":
+        return MemoryBlobStore()
+    if request.param == "files":
+        return FileBlobStore(tmp_path / "blobs")
+    if request.param == "objects in memory":
+        return ObjectBlobStore(MemoryStore(), place="memory", owner=lambda: "us")
+    if request.param == "objects in files":
+        return ObjectBlobStore(LocalStore(tmp_path), place="files", owner=lambda: "us")
+    place: BlobPlace = request.getfixturevalue("s3")
+    return blobs_at(place, beside=str(tmp_path / "beside"))
 
 
 @pytest.fixture
@@ -98,6 +110,25 @@ def test_a_file_whose_content_changed_is_damage(files: FileBlobStore, content: b
         run(files.get(DIGEST))
 
     assert caught.value.code == "store_damaged"
+
+
+def test_many_puts_of_one_blob_at_once_leave_it_whole(blobs: BlobStore) -> None:
+    async def put_all() -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(8):
+                group.create_task(blobs.put(DIGEST, DATA))
+
+    run(put_all())
+
+    assert run(blobs.get(DIGEST)) == DATA
+
+
+def test_what_is_young_or_referred_to_stays_whatever_keeps_it(blobs: BlobStore) -> None:
+    run(blobs.put(DIGEST, DATA))
+
+    assert run(blobs.sweep(NOTHING, now=0)) == 0
+    assert run(blobs.sweep({DIGEST}, now=2**62)) == 0
+    assert run(blobs.get(DIGEST)) == DATA
 
 
 def test_putting_again_repairs_a_damaged_file(files: FileBlobStore) -> None:
@@ -200,7 +231,7 @@ def test_a_store_is_unused_until_something_is_put(blobs: BlobStore) -> None:
     before = blobs.unused
     run(blobs.put(DIGEST, DATA))
 
-    assert (before, blobs.unused) == (True, False)
+    assert (before, blobs.unused) == (not isinstance(blobs, ObjectBlobStore), False)
 
 
 def test_a_file_that_may_not_be_read_is_no_damage(files: FileBlobStore) -> None:

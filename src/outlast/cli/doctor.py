@@ -19,7 +19,15 @@ from outlast.core.errors import NotFound, Refusal
 from outlast.core.replies import TaskInfo, WorkflowInfo
 from outlast.core.units import MINUTE, SECOND
 from outlast.protocol.transport import RunsAsked, TasksAsked
-from outlast.server.checkup import Finding, Level, check_payloads, check_python, check_settings, check_store
+from outlast.server.checkup import (
+    Finding,
+    Level,
+    check_blobs,
+    check_payloads,
+    check_python,
+    check_settings,
+    check_store,
+)
 from outlast.server.settings import check_all
 from outlast.server.sources import Sources
 from outlast.store.base import StoreError
@@ -58,6 +66,7 @@ async def _findings(arguments: Arguments) -> list[Finding]:
         found += check_payloads(given)
     if not given.text("server"):
         found += _of_store(given)
+        found += await _of_blobs(given)
     found += [finding async for finding in _of_what_runs(arguments)]
     return found
 
@@ -73,6 +82,15 @@ def _of_store(given: Sources) -> Iterator[Finding]:
         yield from check_store(path_of(url))
     except Refusal as error:
         yield Finding("store_wrong", "store", Level.PROBLEM, error.fact, error.remedy)
+
+
+async def _of_blobs(given: Sources) -> list[Finding]:
+    from outlast.server.stores import path_of
+
+    try:
+        return await check_blobs(given, path_of(given.text("store")))
+    except Refusal:
+        return []  # it was said of the settings, or of the store
 
 
 async def _of_what_runs(arguments: Arguments) -> AsyncIterator[Finding]:

@@ -27,6 +27,7 @@ from outlast.protocol.transport import (
     Transport,
 )
 from outlast.server.payloads import opener_from
+from outlast.server.places import BlobPlace, place_from
 
 REACH_WITHIN: Final = 5.0  # seconds
 LOOK_EVERY: Final = 0.5  # seconds between looks into a file for what a feed has new
@@ -129,7 +130,7 @@ class Remote:
 class Direct:
     """Through the store's file."""
 
-    def __init__(self, path: str, namespace: str, opener: Opener) -> None:
+    def __init__(self, path: str, namespace: str, opener: Opener, place: BlobPlace) -> None:
         from outlast.engine.reading import Reader
         from outlast.server.looking import ReadOnlyStore
         from outlast.server.stores import blobs_of
@@ -138,7 +139,7 @@ class Direct:
         self._path = path
         self._opener = opener
         self._store = ReadOnlyStore(path)
-        self._reader = Reader(self._store, blobs_of(path))
+        self._reader = Reader(self._store, blobs_of(path, place))
         self._namespace = namespace
 
     def close(self) -> None:
@@ -242,14 +243,15 @@ async def reached(arguments: Arguments, *, write: bool = False) -> AsyncGenerato
         finally:
             await transport.close()
         return
-    direct = Direct(path, namespace, opener)  # it says what is wrong with the file, and makes none
+    place = place_from(found)
+    direct = Direct(path, namespace, opener, place)  # it says what is wrong with the file, and makes none
     try:
         if not write:
             yield direct
             return
     finally:
         direct.close()
-    async with _engine(arguments, path, namespace) as own:
+    async with _engine(arguments, path, namespace, place) as own:
         yield Remote(own, "this process", opener)
 
 
@@ -264,11 +266,11 @@ def _file_of(url: str) -> str:
 
 
 @asynccontextmanager
-async def _engine(arguments: Arguments, path: str, namespace: str) -> AsyncGenerator[Transport]:
+async def _engine(arguments: Arguments, path: str, namespace: str, place: BlobPlace) -> AsyncGenerator[Transport]:
     """Give the way to an engine of this process, which has the file for a moment."""
     from outlast.server.embedded import start
 
-    engine = await asyncio.to_thread(start, f"sqlite:///{path}", namespace=namespace, serve=False)
+    engine = await asyncio.to_thread(start, f"sqlite:///{path}", namespace=namespace, serve=False, blobs=place)
     talk(arguments, f"No engine was running on {path}: one runs here for this change.")
     try:
         yield engine.transport

@@ -12,13 +12,13 @@ from outlast.cli.values import span_of
 from outlast.cli.why import is_open
 from outlast.core.errors import Conflict, Unavailable
 from outlast.core.inputs import AwaitTask, AwaitWorkflow
-from outlast.core.payload import Payloads
+from outlast.core.payload import Payloads, reason_of
 from outlast.core.replies import RunStatus, TaskOutcomeReply, WorkflowOutcome
 from outlast.core.units import SECOND
 from outlast.gateway.given import FailureOut, OutcomeOut, TaskOutcomeOut
 from outlast.gateway.giving import task_outcome_out, workflow_outcome_out
 from outlast.gateway.values import told
-from outlast.protocol.opening import is_closed, why_closed
+from outlast.protocol.opening import is_closed
 
 
 def of_workflow(arguments: Arguments) -> int:
@@ -84,13 +84,14 @@ def refuse_closed(arguments: Arguments, result: Payloads) -> None:
     """Raise Conflict for a value that would be printed alone and is closed: what reads it would take it for the result."""
     if mode_of(arguments) == "json":
         return
-    for payload in filter(is_closed, result):
-        code, why = why_closed(payload)
-        raise Conflict(
-            code or "payload_locked",
-            f"The result is {told(payload)}. {why}".strip(),
-            remedy="Set payloads.codecs and payloads.keys as the app has them, or see it as it is stored: --json",
-        )
+    for payload in result:
+        code, why = reason_of(payload)
+        if not code and not is_closed(payload):
+            continue
+        remedy = "Set payloads.codecs and payloads.keys as the app has them, or see it as it is stored: --json"
+        if payload.blob:
+            remedy = "Restore it where it is looked for; the setting blobs says where."
+        raise Conflict(code or "payload_locked", f"The result is {told(payload)}. {why}".strip(), remedy=remedy)
 
 
 def _wait(arguments: Arguments) -> float | None:

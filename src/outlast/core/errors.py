@@ -53,6 +53,7 @@ CODES: Final[dict[str, str]] = {
     "store_full": "The disk or the database is full.",
     "store_locked": "Another engine has the store.",
     "store_newer": "The store was written by a newer version.",
+    "store_misplaced": "The place where large payloads are kept is not as the settings say.",
     "store_damaged": "The store cannot be read.",
     "timeout": "The answer did not come in time.",
     "denied": "The principal may not do this.",

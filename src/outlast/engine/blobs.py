@@ -2,13 +2,16 @@
 
 import asyncio
 import hashlib
-from typing import TypeVar
+import logging
+from typing import Final, TypeVar
 
 from outlast.core import limits
 from outlast.core.carriers import payloads_in, with_payloads
 from outlast.core.inputs import Request
-from outlast.core.payload import Payload
-from outlast.store.base import BlobStore
+from outlast.core.payload import Payload, without_data
+from outlast.store.base import BlobStore, StoreError
+
+LOG: Final = logging.getLogger("outlast.engine")
 
 Value = TypeVar("Value")
 
@@ -43,13 +46,33 @@ async def put_away(request: Request, blobs: BlobStore) -> Request:
 
 
 async def fetched(value: Value, blobs: BlobStore) -> Value:
-    """Return ``value`` with the data of every payload inline. Raises StoreError when data is missing or damaged."""
+    """Return ``value`` with the data of every payload inline; data that is missing or damaged with the reason in its place.
+
+    What one payload has lost must not keep others from whoever waits for them. Raises StoreError when the blobs cannot be
+    asked at the moment.
+    """
     wanted = list({payload.blob for payload in payloads_in(value) if payload.blob})
     if not wanted:
         return value
-    found = dict(zip(wanted, await asyncio.gather(*(blobs.get(digest) for digest in wanted)), strict=True))
+    got = await asyncio.gather(*(_get(digest, blobs) for digest in wanted))
+    found = dict(zip(wanted, got, strict=True))
     return with_payloads(value, lambda payload: _inline(payload, found))
 
 
-def _inline(payload: Payload, found: dict[str, bytes]) -> Payload:
-    return Payload(payload.encoding, found[payload.blob], payload.metadata) if payload.blob else payload
+async def _get(digest: str, blobs: BlobStore) -> bytes | StoreError:
+    try:
+        return await blobs.get(digest)
+    except StoreError as error:
+        if error.code != "store_damaged":
+            raise
+        LOG.error("payload_lost digest=%s %s", digest, error)  # noqa: TRY400 - its trace says nothing
+        return error
+
+
+def _inline(payload: Payload, found: dict[str, bytes | StoreError]) -> Payload:
+    if not payload.blob:
+        return payload
+    data = found[payload.blob]
+    if isinstance(data, StoreError):
+        return without_data(payload, code=data.code, why=str(data))
+    return Payload(payload.encoding, data, payload.metadata)

@@ -10,9 +10,9 @@ import msgspec
 from outlast.core import limits
 from outlast.core.errors import Invalid
 from outlast.core.failure import Failure
-from outlast.core.payload import Payload, Payloads
+from outlast.core.payload import Payload, Payloads, reason_of
 from outlast.core.units import SECOND
-from outlast.protocol.opening import codecs_of, encoding_of, is_closed, key_of, why_closed
+from outlast.protocol.opening import codecs_of, encoding_of, is_closed, key_of
 
 JSON_PLAIN: Final = "json/plain"  # the encoding that every SDK reads
 NULL: Final = "binary/null"  # no value at all
@@ -105,8 +105,8 @@ def value_of(payload: Payload) -> Any:
     form: dict[str, Any] = {"encoding": payload.encoding}
     if is_closed(payload):
         form |= {"of": encoding_of(payload), "codecs": codecs_of(payload), "key": key_of(payload)}
-        if why := why_closed(payload)[1]:
-            form["why"] = why
+    if why := reason_of(payload)[1]:
+        form["why"] = why
     if payload.blob:
         form |= {"size": payload.size, "blob": payload.blob}
     elif payload.encoding != NULL:
@@ -125,7 +125,8 @@ def told(payload: Payload) -> str:
     if is_closed(payload):
         key = key_of(payload)
         return f"encrypted with key {key}, {size}" if key else f"coded by {' '.join(codecs_of(payload))}, {size}"
-    return f"{payload.encoding}, {size}" + (", kept apart" if payload.blob else "")
+    where = ", lost" if reason_of(payload)[0] else ", kept apart" if payload.blob else ""
+    return f"{payload.encoding}, {size}{where}"
 
 
 def _is_json(data: bytes) -> bool:

@@ -65,6 +65,7 @@ KINDS: Final[dict[str, Kind]] = {
     "store_full": Kind(503, errors.StoreFull, "Make room on the disk; nothing else is needed."),
     "store_locked": Kind(503, errors.Unavailable, "Stop the other engine, or use it."),
     "store_newer": Kind(503, errors.Unavailable, "Install the version that wrote the store, or a newer one."),
+    "store_misplaced": Kind(503, errors.Unavailable, "Correct the settings blobs and s3, then start the engine again."),
     "store_damaged": Kind(503, errors.Unavailable, "Restore the store from its copy."),
     "timeout": Kind(504, errors.Unavailable, "Ask again with the same key: it happens once."),
     "denied": Kind(403, errors.Denied, "Ask whoever gives out tokens for the role that is named."),

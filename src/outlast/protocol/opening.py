@@ -1,6 +1,6 @@
 """Values between people and the engine: opened on their way out, coded on their way in, by whoever was given the keys.
 
-The engine never needs them. What cannot be opened stays as it is stored, and carries why; see ``why_closed``.
+The engine never needs them. What cannot be opened stays as it is stored, and carries why; see ``reason_of``.
 """
 
 from collections.abc import Sequence
@@ -10,14 +10,12 @@ import msgspec
 
 from outlast.core.carriers import payloads_in, with_payloads
 from outlast.core.errors import Conflict, Invalid
-from outlast.core.payload import Payload
+from outlast.core.payload import Payload, without_data
 from outlast.protocol.codecs import CODECS, CODED, ENCODING, KEY, Chain, Codec, Encrypt, Unreadable, Zstd
 from outlast.protocol.keys import Keys
 
 ENCRYPT: Final = "encrypt"  # what settings call Encrypt
 NAMES: Final = (Zstd.name, ENCRYPT)
-WHY: Final = "outlast-why"  # in the metadata of what could not be opened; never stored
-CODE: Final = "outlast-code"
 ATTRIBUTES: Final = "search_attributes"
 
 Value = TypeVar("Value")
@@ -60,8 +58,7 @@ class Opener:
         try:
             return self._chain.decode(payload)
         except Unreadable as error:
-            said = {WHY: f"{error.fact} {error.remedy}".encode(), CODE: error.code.encode()}
-            return msgspec.structs.replace(payload, metadata={**(payload.metadata or {}), **said})
+            return without_data(payload, code=error.code, why=f"{error.fact} {error.remedy}")
 
 
 AS_STORED: Final = Opener()
@@ -116,9 +113,3 @@ def encoding_of(payload: Payload) -> str:
     return (
         (payload.metadata or {}).get(ENCODING, b"").decode(errors="replace") if is_closed(payload) else payload.encoding
     )
-
-
-def why_closed(payload: Payload) -> tuple[str, str]:
-    """Return code and reason why a payload is closed, as far as that is known."""
-    metadata = payload.metadata or {}
-    return metadata.get(CODE, b"").decode(errors="replace"), metadata.get(WHY, b"").decode(errors="replace")

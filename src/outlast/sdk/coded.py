@@ -7,7 +7,7 @@ from outlast.core.errors import Refusal
 from outlast.core.payload import Payload
 from outlast.protocol.codecs import Chain, Unreadable
 from outlast.protocol.opening import Opener
-from outlast.sdk.converter import Converter, Stored, bounded
+from outlast.sdk.converter import Converter, Stored, bounded, lost
 from outlast.sdk.definition import Parameters
 from outlast.sdk.errors import NotReadable, NotSerializable
 
@@ -49,10 +49,13 @@ class CodedConverter(Converter):
         return bounded(coded, path, when=" when it is coded")
 
     def _read(self, payload: Payload, path: str) -> Payload:
+        if payload.blob:
+            raise lost(payload, path)
         try:
             return self._chain.decode(payload)
         except Unreadable as error:
-            raise NotReadable(f"{path} cannot be read. {error.fact}", path=path, remedy=error.remedy) from None
+            fact = f"{path} cannot be read. {error.fact}"
+            raise NotReadable(fact, path=path, remedy=error.remedy, code=error.code) from None
 
 
 def _named(parameters: Parameters, place: int) -> str:

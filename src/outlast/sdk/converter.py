@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 
 from outlast.core import limits
-from outlast.core.payload import Payload
+from outlast.core.payload import Payload, reason_of
 from outlast.sdk.definition import Parameters
 from outlast.sdk.errors import BadArguments, NotReadable, PayloadTooLarge
 from outlast.sdk.lossless import check, explain
@@ -101,6 +101,8 @@ class Converter:
             NotReadable: It does not have that type; the error's ``path`` names the part.
         """
         encoding = payload.encoding
+        if payload.blob:
+            raise lost(payload, path)
         if encoding == JSON:
             return decode(payload.data, type, path=path)
         if encoding == NULL:
@@ -297,6 +299,19 @@ def bounded(payload: Payload, path: str, *, when: str = "") -> Payload:
             remedy="Put the data in storage of your own and hand over its address.",
         )
     return payload
+
+
+def lost(payload: Payload, path: str) -> NotReadable:
+    """Return the error for a payload that came without its data."""
+    code, why = reason_of(payload)
+    return NotReadable(
+        f"{path} cannot be read. {why or f'It is kept apart ({payload.size:,} bytes), and lists do not bring it.'}",
+        path=path,
+        code=code,
+        remedy="Restore it where the engine keeps large payloads."
+        if code
+        else "Ask for the one thing: its handle reads it.",
+    )
 
 
 def traits_of(declared: Any) -> Traits:

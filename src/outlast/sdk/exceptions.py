@@ -136,12 +136,12 @@ class NotSerializable(OutlastError, TypeError):
 
 
 class NotReadable(OutlastError, ValueError):
-    """A stored value does not have the type that the code expects."""
+    """A stored value does not have the type that the code expects, cannot be decoded, or is lost; ``code`` says which."""
 
     code = "invalid_request"
 
-    def __init__(self, fact: str, *, path: str = "", remedy: str = "") -> None:
-        super().__init__(fact, remedy=remedy)
+    def __init__(self, fact: str, *, path: str = "", remedy: str = "", code: str = "") -> None:
+        super().__init__(fact, remedy=remedy, code=code)
         self.path = path
 
 

@@ -18,6 +18,7 @@ from outlast.server.clock import GuardedClock, SystemEntropy, owner_name
 from outlast.server.payloads import opener_with
 from outlast.server.settings import Settings, require_safe
 from outlast.server.stores import Stores, open_stores, refuse_held
+from outlast.store.base import StoreError
 
 LOG: Final = logging.getLogger("outlast.server")
 
@@ -51,7 +52,7 @@ class Server:
     def __init__(self, settings: Settings) -> None:
         require_safe(settings.host, settings.token or settings.tokens_file)
         self._settings = settings
-        self._stores = open_stores(settings.store)
+        self._stores = open_stores(settings.store, settings.blobs)
         self._meter = Meter()
         self.engine = make_engine(
             self._stores,
@@ -71,6 +72,7 @@ class Server:
         refuse_held(self._stores.path)
         listening = bind(self._settings.host, self._settings.port)
         try:
+            await self._check_blobs()
             await self.engine.start()
         except BaseException:
             listening.close()
@@ -83,6 +85,18 @@ class Server:
         self.engine.on_reopen = partial(announce, self._stores, self.address)
         if self._settings.announce_file:
             write_whole(Path(self._settings.announce_file), self.address)
+
+    async def _check_blobs(self) -> None:
+        """Raise StoreError for a place of payloads that settings have wrong. One that is away may come back: it is logged."""
+        check = getattr(self._stores.blobs, "check", None)
+        if check is None:
+            return
+        try:
+            await check()
+        except StoreError as error:
+            if error.code != "unavailable":
+                raise
+            LOG.warning("blobs_away %s", error)
 
     def replace_policy(self, settings: Settings) -> None:
         """Go by the tokens and rates of ``settings`` from the next request on. Raises Invalid, and changes nothing then."""

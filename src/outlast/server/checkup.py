@@ -14,7 +14,9 @@ from typing import Final
 from outlast.core.errors import Refusal
 from outlast.protocol.opening import ENCRYPT
 from outlast.server.payloads import is_open_to_all, opener_from
+from outlast.server.places import place_from
 from outlast.server.sources import Sources
+from outlast.server.stores import blobs_of
 from outlast.store.base import StoreError
 
 WAL_BYTES_MAX: Final = 256 * 1024 * 1024  # above it something keeps old pages from being written back
@@ -87,6 +89,28 @@ def check_payloads(sources: Sources) -> Iterator[Finding]:
         )  # fmt: skip
     else:
         yield Finding("payloads", "payloads", Level.OK, f"coded by {', '.join(codecs)}")
+
+
+async def check_blobs(sources: Sources, path: str) -> list[Finding]:
+    """Say whether large payloads can be kept where settings say; nothing for beside the store."""
+    place = place_from(sources)
+    if not place.url:
+        return []
+    try:
+        blobs = blobs_of(path, place)
+        check, owns = getattr(blobs, "check", None), getattr(blobs, "owns", None)
+        if check is not None:
+            await check()
+        if owns is not None and not await owns():
+            return [
+                Finding(
+                    "blobs_of_another", "blobs", Level.PROBLEM, f"{place.url} is another store's: nothing is swept there",
+                    "Give each store a prefix of its own.",
+                )
+            ]  # fmt: skip
+    except (StoreError, Refusal) as error:
+        return [Finding("blobs_unusable", "blobs", Level.PROBLEM, error.fact, error.remedy)]
+    return [Finding("blobs", "blobs", Level.OK, f"{place.url} can be used")]
 
 
 def check_store(path: str) -> Iterator[Finding]:

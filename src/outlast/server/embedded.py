@@ -7,6 +7,7 @@ that others can do the same here, an engine on a file serves the worker protocol
 import asyncio
 import contextlib
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -19,12 +20,14 @@ from outlast.engine.frontend import Engine
 from outlast.engine.inprocess import InProcessTransport
 from outlast.protocol.transport import Transport
 from outlast.server.assemble import announce, make_engine
+from outlast.server.places import BESIDE, BlobPlace, place_from
 from outlast.server.stores import Stores, holder_of, open_stores
 from outlast.store.base import StoreError
 
 LOG: Final = logging.getLogger("outlast.server")
 
 ANNOUNCED_WITHIN: Final = 10.0  # seconds in which a holder has said where it is reached, or cannot be
+BLOBS_VARIABLE: Final = "OUTLAST_BLOBS"
 STOP_WITHIN: Final = 20.0  # seconds
 
 
@@ -52,14 +55,18 @@ def start(
     namespace: str = "default",
     config: ShardConfig | None = None,
     serve: bool = True,
+    blobs: BlobPlace | None = None,
 ) -> EmbeddedEngine:
     """Start an engine on ``store_url``, or become a client of the one that has the file; returns when it takes requests.
+
+    ``blobs`` is where large payloads are kept; None for where $OUTLAST_BLOBS says, else beside the store.
 
     Raises:
         Refusal: the address of the store is wrong, or its holder cannot be reached.
         StoreError: the store cannot be used.
     """
-    stores = open_stores(store_url)
+    place = _place_said() if blobs is None else blobs
+    stores = open_stores(store_url, place)
     ends = time.monotonic() + ANNOUNCED_WITHIN
     while True:
         running = EngineThread(stores, namespace=namespace, config=config, serve=serve and bool(stores.path))
@@ -72,11 +79,24 @@ def start(
         else:
             return _owner(running, namespace)
         if address := holder_of(stores.path):
-            return _follower(address, store_url, stores.path, namespace=namespace, config=config, serve=serve)
+
+            def take_over() -> EngineThread:
+                return EngineThread(open_stores(store_url, place), namespace=namespace, config=config, serve=serve)
+
+            return _follower(address, stores.path, take_over, namespace=namespace)
         if time.monotonic() > ends:
             raise Unavailable("store_locked", locked.fact, remedy=locked.remedy)
         time.sleep(0.05)
-        stores = open_stores(store_url)
+        stores = open_stores(store_url, place)
+
+
+def _place_said() -> BlobPlace:
+    """Return where the environment says that large payloads are. Raises Invalid."""
+    if not os.environ.get(BLOBS_VARIABLE):
+        return BESIDE
+    from outlast.server.settings import sources_of
+
+    return place_from(sources_of({}, os.environ))
 
 
 class EngineThread:
@@ -192,16 +212,14 @@ def _owner(running: EngineThread, namespace: str) -> EmbeddedEngine:
     return EmbeddedEngine(transport, lambda: running.address, running.stop)
 
 
-def _follower(
-    address: str, store_url: str, path: str, *, namespace: str, config: ShardConfig | None, serve: bool
-) -> EmbeddedEngine:
+def _follower(address: str, path: str, engine: Callable[[], EngineThread], *, namespace: str) -> EmbeddedEngine:
     from outlast.server.following import FollowingTransport
 
     LOG.info("%s is held by the engine at %s: working as its client", path, address)
     taken: list[EngineThread] = []
 
     def take_over() -> Transport:
-        running = EngineThread(open_stores(store_url), namespace=namespace, config=config, serve=serve)
+        running = engine()
         running.start()
         taken.append(running)
         return InProcessTransport(running.engine, namespace=namespace)

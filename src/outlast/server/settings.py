@@ -16,6 +16,7 @@ from outlast.core.errors import Invalid
 from outlast.core.limits import TASK_LEASE
 from outlast.core.units import HOUR, SECOND
 from outlast.server.payloads import KEYS_FROM, check_payloads
+from outlast.server.places import BLOBS_IN, BlobPlace, place_from
 from outlast.server.sources import NO_FILE, Setting, SettingsFile, Shape, Sources
 
 DEFAULT_STORE: Final = "sqlite:///outlast.db"
@@ -40,6 +41,16 @@ TABLE: Final = (
         default=DEFAULT_STORE,
         sentence="Where work is kept: sqlite:///FILE or memory:.",
     ),
+    Setting(
+        "blobs",
+        prefixes=BLOBS_IN,
+        sentence="Where payloads above 256 KB are kept: s3://BUCKET/PREFIX or file:///FOLDER; empty for beside the store.",
+    ),
+    Setting("s3.endpoint", sentence="Address of what speaks like S3; empty for Amazon's own."),
+    Setting("s3.region", sentence="Region of the bucket; empty for AWS_REGION, else us-east-1."),
+    Setting("s3.access_key", secret=True, sentence="Id of the access key; empty for what AWS tools would take."),
+    Setting("s3.secret_key", secret=True, sentence="Secret of the access key."),
+    Setting("s3.session_token", secret=True, sentence="Token of a session, where the access key is for one."),
     Setting("server", flag="--server", sentence="Address of a server, for commands that are clients and for workers."),
     Setting(
         "namespace",
@@ -131,6 +142,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The server's settings, checked."""
 
     store: str = DEFAULT_STORE
+    blobs: BlobPlace = BlobPlace()
     host: str = "127.0.0.1"
     port: int = 7070
     namespaces: tuple[str, ...] = ("default",)
@@ -179,6 +191,7 @@ def settings_from(sources: Sources) -> Settings:
     rate = sources.number("http.rate", least=1, most=RATE_MAX) or 0
     settings = Settings(
         store=sources.text("store"),
+        blobs=place_from(sources),
         host=host,
         port=port,
         namespaces=sources.names("namespaces"),

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from outlast.core.errors import Conflict, Invalid, NotFound
+from outlast.server.places import BESIDE, BlobPlace, blobs_at
 from outlast.store.base import BlobStore, Store
-from outlast.store.blobs import FileBlobStore
 
 FORMS: Final = "Write sqlite:///FILE (relative), sqlite:////ABSOLUTE/FILE, or memory:."
 
@@ -21,17 +21,17 @@ class Stores:
     path: str = ""
 
 
-def open_stores(url: str) -> Stores:
-    """Return the stores that ``url`` names, not opened yet. Raises Invalid."""
+def open_stores(url: str, blobs: BlobPlace = BESIDE) -> Stores:
+    """Return the stores that ``url`` names, with payloads at ``blobs``, not opened yet. Raises Invalid."""
     if url in {"memory:", "memory://"}:
         from outlast.store.memory.blobs import MemoryBlobStore
         from outlast.store.memory.store import MemoryStore
 
-        return Stores(MemoryStore(), MemoryBlobStore())
+        return Stores(MemoryStore(), MemoryBlobStore() if not blobs.url else blobs_at(blobs, beside=""))
     path = path_of(url)
     from outlast.store.sqlite.store import SqliteStore
 
-    return Stores(SqliteStore(path), blobs_of(path), path)
+    return Stores(SqliteStore(path), blobs_of(path, blobs), path)
 
 
 def path_of(url: str) -> str:
@@ -55,9 +55,9 @@ def path_of(url: str) -> str:
     return str(path)
 
 
-def blobs_of(path: str) -> BlobStore:
-    """Return the blobs beside the database at ``path``."""
-    return FileBlobStore(f"{path}.blobs")
+def blobs_of(path: str, place: BlobPlace = BESIDE) -> BlobStore:
+    """Return the blobs of the database at ``path``: beside it unless ``place`` names another. Raises Invalid."""
+    return blobs_at(place, beside=f"{path}.blobs")
 
 
 def holder_of(path: str) -> str:
