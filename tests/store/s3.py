@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 from moto.server import ThreadedMotoServer
@@ -38,9 +39,8 @@ def s3_place(address: str, **changed: str) -> BlobPlace:
 
 def make_bucket(address: str, bucket: str) -> None:
     """Make a bucket, which is a PUT of nothing to its name."""
-    import boto3  # noqa: PLC0415 - slow to load, and only this needs it
-
-    client: Any = boto3.client(  # pyright: ignore[reportUnknownMemberType]
+    boto3: Any = import_module("boto3")  # slow to load, and only this needs it
+    client = boto3.client(
         "s3", endpoint_url=address, aws_access_key_id="ada", aws_secret_access_key="lovelace", region_name="us-east-1"
     )
     client.create_bucket(Bucket=bucket)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import urlsplit
 
 from outlast.core.errors import Invalid
@@ -14,7 +14,7 @@ from outlast.store.base import BlobStore
 from outlast.store.blobs import FileBlobStore
 
 if TYPE_CHECKING:
-    from obstore.store import S3Store
+    from obstore.store import S3Config, S3Store
 
 S3: Final = "s3://"
 FOLDER: Final = "file:///"
@@ -106,7 +106,7 @@ def s3_of(place: BlobPlace, environ: Mapping[str, str] = os.environ) -> "S3Store
     return S3Store(
         parts.netloc,
         prefix=parts.path.strip("/") or None,
-        config={name: text for name, text in config.items() if text},  # pyright: ignore[reportArgumentType] - names of its own
+        config=cast("S3Config", {name: text for name, text in config.items() if text}),
         client_options={
             "allow_http": place.endpoint.startswith("http://"),
             "timeout": ANSWER_WITHIN,
