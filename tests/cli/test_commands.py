@@ -38,6 +38,7 @@ CHANGES: list[tuple[list[str], str]] = [
     (["workflow", "start", "order", "7", "--id", "order-9"], "StartOut"),
     (["workflow", "signal", "order-1", "approve", "true"], "ChangeOut"),
     (["workflow", "cancel", "order-1"], "ChangeOut"),
+    (["task", "retry", "t-failed"], "ChangeOut"),
     (["workflow", "terminate", "order-2"], "ChangeOut"),
     (["task", "enqueue", "resize", '"cat.png"'], "EnqueueOut"),
     (["task", "cancel", "t-waits"], "ChangeOut"),

@@ -31,6 +31,8 @@ ACTS = {
     "task.attempts": ("handle:TaskHandle.attempts", "task attempts"),
     "task.result": ("handle:TaskHandle.result", "task result"),
     "task.cancel": ("handle:TaskHandle.cancel", "task cancel"),
+    "task.retry": ("handle:TaskHandle.retry", "task retry"),
+    "task.retry_many": ("lists:Tasks.retry", "task retry"),
     "queue.list": ("capacity:Queues.list", "queue list"),
     "queue.show": ("capacity:Queues.describe", "queue show"),
     "worker.list": ("capacity:Workers.list", "worker list"),

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from outlast import App, Fatal, HistoryEvent, Signal, workflow
-from outlast.core.errors import Conflict, Invalid, NotFound
+from outlast import App, Fatal, HistoryEvent, Signal, TaskError, workflow
+from outlast.core.errors import Closed, Conflict, Invalid, NotFound
 from outlast.core.units import DAY
 from tests.sdk.apps import eventually
 
@@ -187,3 +187,47 @@ def test_verbs_about_namespaces_have_twins_to_await(app: App) -> None:
         return made.name, described.settings.description, changed.settings.starts_per_second, len(listed), gone.state
 
     assert asyncio.run(asked()) == ("shop", "new", 2, 2, "deleting")
+
+
+def test_a_failed_task_is_brought_back_by_its_handle(app: App) -> None:
+    broken = [True]
+
+    @app.task(max_attempts=1)
+    def fragile(n: int) -> int:
+        if broken:
+            raise ValueError("not yet")
+        return n
+
+    (handle,) = fragile.enqueue_many([(7,)])
+    with pytest.raises(TaskError):
+        handle.result(timeout="10s")
+
+    broken.clear()
+    assert handle.retry("it is mended")
+    assert handle.result(timeout="10s") == 7
+    assert [attempt.outcome for attempt in handle.attempts()] == ["failed", "retried", "succeeded"]
+    with pytest.raises(Closed):
+        asyncio.run(handle.aretry())
+
+
+def test_tasks_that_failed_are_brought_back_by_a_filter(app: App) -> None:
+    broken = [True]
+
+    @app.task(max_attempts=1)
+    def fragile(n: int) -> int:
+        if broken:
+            raise ValueError("not yet")
+        return n
+
+    handles = fragile.enqueue_many([(n,) for n in range(3)])
+    eventually(lambda: app.tasks.count(state="failed").count == 3)
+
+    would = app.tasks.retry(type=fragile.name, dry_run=True)
+    broken.clear()
+    first = app.tasks.retry("closed > 1h ago", limit=1, reason="it is mended")
+    rest = asyncio.run(app.tasks.aretry())
+
+    assert (set(would.ids), would.more) == ({handle.id for handle in handles}, False)
+    assert (len(first.ids), first.more) == (1, True)
+    assert {*first.ids, *rest.ids} == set(would.ids)
+    assert [app.get_task(handle.id).result(timeout="10s") for handle in handles] == [0, 1, 2]

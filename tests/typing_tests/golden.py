@@ -217,6 +217,8 @@ async def looks(order: Order) -> None:
     assert_type(order_flow.start(order).history(), Iterator[HistoryEvent])
     assert_type(order_flow.start(order).awatch(first_event_id=3), AsyncIterator[HistoryEvent])
     assert_type(charge.enqueue(order).attempts(), tuple[Attempt, ...])
+    assert_type(charge.enqueue(order).retry("mended"), bool)
+    assert_type((await app.tasks.aretry("type = charge", limit=10, dry_run=True)).ids, tuple[str, ...])
     assert_type(await app.queues.adescribe("images"), QueueInfo)
     assert_type(app.workers.list(queue="images"), WorkersInfo)
     assert_type(app.namespaces.create("shop", retention="7d", reason="new"), NamespaceInfo)
@@ -227,3 +229,5 @@ async def looks(order: Order) -> None:
     app.namespaces.create("shop", retntion="7d")  # wrong
     app.namespaces.delete("shop")  # wrong
     charge.enqueue(order).history()  # wrong
+    order_flow.start(order).retry()  # wrong
+    app.tasks.retry(run_id="r")  # wrong

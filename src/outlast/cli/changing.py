@@ -7,8 +7,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from outlast.cli import exits
 from outlast.cli.arguments import Arguments
+from outlast.cli.filters import tasks_asked
 from outlast.cli.printing import json_line, mode_of, put, talk
 from outlast.cli.reach import Look, reached
 from outlast.cli.shapes import ChangeOut
@@ -16,11 +19,22 @@ from outlast.cli.starting import IDENTITY, new_id
 from outlast.cli.text import clean, span
 from outlast.cli.values import ids_of, payload_of
 from outlast.cli.why import is_open
+from outlast.core import limits
 from outlast.core.errors import Invalid, Refusal
-from outlast.core.inputs import CancelTask, CancelWorkflow, Request, SignalWorkflow, TerminateWorkflow
+from outlast.core.inputs import (
+    CancelTask,
+    CancelWorkflow,
+    Request,
+    RetryTasks,
+    SignalWorkflow,
+    TerminateWorkflow,
+)
 from outlast.core.payload import Payload
-from outlast.core.replies import Accepted, RunStatus
+from outlast.core.replies import Accepted, Refused, RunStatus, TasksRetried
+from outlast.core.task import LETTERS
 from outlast.gateway.values import JSON_PLAIN
+from outlast.protocol.errors import exception_of
+from outlast.protocol.transport import TasksAsked
 
 AT_ONCE: Final = 64  # changes on their way
 REASON_HEADER: Final = "reason"  # of a signal, in its event
@@ -82,6 +96,59 @@ def cancel_task(arguments: Arguments) -> int:
     return asyncio.run(_changed(arguments, arguments.ids, change))
 
 
+def retry_task(arguments: Arguments) -> int:
+    """Bring tasks back that ended without success: those named, or up to --limit of those that a filter finds."""
+    request_id = new_id()  # of all of it: what was done is not done twice
+
+    def request(id: str) -> Request:
+        return RetryTasks(task_ids=(id,), request_id=request_id, reason=arguments.reason, identity=IDENTITY)
+
+    change = Change("bring back", "brought back", "task", request, _may_come_back)
+    arguments.run = ""  # activities are their run's business
+    asked = tasks_asked(arguments)
+    if bool(arguments.ids) is (asked != TasksAsked()):
+        raise Invalid(
+            "invalid_request",
+            "Ids and a filter are given." if arguments.ids else "Neither ids nor a filter are given.",
+            remedy="Name tasks, or what they have in common: --type, --queue, --state, --query.",
+        )
+    return asyncio.run(_retried(arguments, asked, change))
+
+
+async def _retried(arguments: Arguments, asked: TasksAsked, change: Change) -> int:
+    if arguments.ids:
+        return await _changed(arguments, arguments.ids, change)
+    async with reached(arguments) as look:
+        ids, more = await _dead_letters(look, msgspec.structs.replace(asked, dead_letters=True), arguments.limit)
+    if more:
+        talk(arguments, f"There are more than {len(ids):,}; ask again for the next.")
+    if not ids:
+        talk(arguments, "no task that failed or expired matches: nothing to do")
+        return exits.DONE
+    return await _changed(arguments, ids, change)
+
+
+async def _dead_letters(look: Look, asked: TasksAsked, limit: int) -> tuple[list[str], bool]:
+    if not 1 <= limit <= limits.BATCH_ITEMS_MAX:
+        raise Invalid(
+            "invalid_request", f"--limit is {limit}.", remedy=f"Give a number from 1 to {limits.BATCH_ITEMS_MAX:,}."
+        )
+    ids: list[str] = []
+    cursor = ""
+    while len(ids) < limit:
+        page = await look.tasks(asked, cursor=cursor, limit=min(limits.LIST_LIMIT_MAX, limit - len(ids)))
+        ids += [info.task_id for info in page.tasks]
+        cursor = page.next
+        if not cursor:
+            break
+    return ids, bool(cursor)
+
+
+async def _may_come_back(look: Look, id: str) -> tuple[str, bool]:
+    info = await look.task(id)
+    return f"{info.type}, {info.state.value.replace('_', ' ')}", info.state in LETTERS and not info.run_id
+
+
 async def _workflow_stands(look: Look, id: str) -> tuple[str, bool]:
     info = await look.workflow(id)
     return f"{info.type}, {info.status.value.replace('_', ' ')}", info.status is RunStatus.RUNNING
@@ -129,11 +196,20 @@ async def _one(arguments: Arguments, look: Look, id: str, change: Change) -> Cha
             verb = f"would {change.would} {id} ({stands})" if would else f"nothing to do: {id} ({stands})"
             return ChangeOut(id=id, did=verb, changed=would, dry_run=True)
         reply = await look.send(change.request(id))
+        if isinstance(reply, TasksRetried):
+            reply = checked(reply.items[0])
     except Refusal as error:
         exits.complain(error.code, clean(error.fact), error.remedy)
         return ChangeOut(id=id, did=error.fact, changed=False, error=error.code)
     changed = isinstance(reply, Accepted) and reply.changed
     return ChangeOut(id=id, did=change.did, changed=changed)
+
+
+def checked(item: Accepted | Refused) -> Accepted:
+    """Return ``item``. Raises the refusal that it may be."""
+    if isinstance(item, Refused):
+        raise exception_of(item)
+    return item
 
 
 def _tell(arguments: Arguments, out: ChangeOut) -> None:

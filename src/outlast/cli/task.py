@@ -133,8 +133,8 @@ def _attempts_table(found: tuple[Attempt, ...], now: int) -> str:
             f"{attempt.outcome}{' (late)' if attempt.late else ''}",
             ago(attempt.started_at, now),
             span(attempt.ended_at - attempt.started_at) if attempt.started_at else "",
-            attempt.worker,
-            f"{attempt.error_type}: {attempt.error_message}" if attempt.error_type else "",
+            attempt.worker or attempt.identity,
+            f"{attempt.error_type}: {attempt.error_message}" if attempt.error_type else attempt.error_message,
         )
         for attempt in found
     ]

@@ -153,6 +153,19 @@ _TASKS: Final = (
         ("task", "result"), "Wait for a task's result, and print it.", "results:of_task",
         (option("id", metavar="ID", help="task id"), _WAIT, *WHERE, JSON, QUIET), "TaskOutcomeOut",
     ),
+    Verb(
+        ("task", "retry"), "Bring tasks back that failed, expired or were cancelled.", "changing:retry_task",
+        (
+            option("ids", nargs="*", metavar="ID", help="ids; - reads them from stdin; none: those that a filter finds"),
+            _TYPE, _STATE, _TASK_QUEUE, *_FILTER,
+            option("--limit", type=int, default=1000, metavar="N", help="at most this many of a filter (default: 1000)"),
+            *CHANGE, *WHERE,
+        ), "ChangeOut",
+        (
+            "outlast task retry --type charge --since 2h --reason 'the bank is back' --dry-run",
+            "outlast task list --state failed -o id | outlast task retry - --yes",
+        ),
+    ),
     Verb(("task", "cancel"), "Ask tasks to stop.", "changing:cancel_task", (IDS, *CHANGE, *WHERE), "ChangeOut"),
 )  # fmt: skip
 

@@ -24,7 +24,7 @@ from outlast.core.run import Run
 from outlast.core.shard.gather import run_of, task_of
 from outlast.core.shard.outputs import with_events
 from outlast.core.shard.why import info_of_activity, info_of_run, info_of_task
-from outlast.core.task import Task
+from outlast.core.task import EXPIRED, FAILED, LETTERS, Task
 from outlast.core.units import Instant
 from outlast.core.writes import AttemptRow, HistoryRow, Load, LoadKeys, Page, RunRow, TaskRow
 from outlast.engine.blobs import fetched
@@ -42,6 +42,8 @@ from outlast.engine.listing import (
 )
 from outlast.engine.queues import queues_of
 from outlast.protocol.transport import Attempt, Count, HistoryPage, Listing, Queues, RunsAsked, TasksAsked
+from outlast.query.fields import TASK_FIELDS
+from outlast.query.predicate import All, OneOf, Predicate
 from outlast.store.base import BlobStore, RunFilter, Stretch, Tally, TaskFilter, Turns, Waiting
 
 PAGE_EVENTS: Final = 1_000
@@ -147,7 +149,7 @@ class Reader:
     async def count_tasks(self, namespace: str, asked: TasksAsked, *, now: int) -> Count:
         """Return how many tasks match, as ``list_tasks`` would list them; exact unless it says ``approximate``."""
         wanted = _task_filter(namespace, asked, now)
-        if not asked.type and not asked.run_id and not asked.standalone and wanted.where is None:
+        if not asked.type and not asked.run_id and not wanted.standalone and wanted.where is None:
             return await count_by_counters(self.store, namespace, "tasks", asked.state, asked.queue)
         return await count_of(self.store.count_tasks, wanted)
 
@@ -252,15 +254,30 @@ def _run_filter(namespace: str, asked: RunsAsked, now: int) -> RunFilter:
 
 def _task_filter(namespace: str, asked: TasksAsked, now: int) -> TaskFilter:
     """Return what the store is asked for. Raises Invalid or TooLarge."""
+    where = task_filter(asked.query, now=Instant(now))
     return TaskFilter(
         namespace=namespace,
         type=asked.type,
         state=one_of("state", asked.state, TaskState),
         queue=asked.queue,
         run_id=asked.run_id,
-        standalone=asked.standalone,
-        where=task_filter(asked.query, now=Instant(now)),
+        standalone=asked.standalone or asked.dead_letters,
+        where=_dead_letters(asked, where) if asked.dead_letters else where,
     )
+
+
+def _dead_letters(asked: TasksAsked, where: Predicate | None) -> Predicate | None:
+    """Return ``where`` with the states that are asked for. Raises Invalid for a state from which nothing is brought back."""
+    if asked.state:
+        if asked.state not in LETTERS:
+            raise Invalid(
+                "invalid_request",
+                f'state is "{asked.state}", and what is in it is not brought back.',
+                remedy=f"Give one of {', '.join(sorted(LETTERS))}, or none: failed and expired.",
+            )
+        return where
+    states = OneOf(TASK_FIELDS["state"], (str(FAILED), str(EXPIRED)))
+    return states if where is None else All((where, states))
 
 
 def _run_info(row: RunRow, tasks: list[TaskRow] | None = None) -> WorkflowInfo:

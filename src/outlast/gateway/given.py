@@ -219,6 +219,7 @@ class TaskRow(msgspec.Struct, kw_only=True, frozen=True):
     reason: str
     attempt: int
     attempts_max: int
+    retries: Annotated[int, Meta(description="How often it was brought back.")]
     priority: int
     enqueued_at: When
     run_at: When
@@ -242,6 +243,7 @@ class TaskOut(msgspec.Struct, kw_only=True, frozen=True):
     reason: str
     attempt: int
     attempts_max: int
+    retries: Annotated[int, Meta(description="How often it was brought back.")]
     priority: int
     enqueued_at: When
     run_at: When
@@ -290,6 +292,24 @@ class BatchOut(msgspec.Struct, kw_only=True, frozen=True):
     """One answer for each item, in order."""
 
     items: tuple[ItemOut, ...]
+
+
+class RetriedItemOut(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """``changed`` is false for a task that has not ended; a refusal says why, as in a problem."""
+
+    id: str
+    changed: bool
+    code: str = ""
+    detail: str = ""
+    remedy: str = ""
+
+
+class RetriedOut(msgspec.Struct, kw_only=True, frozen=True):
+    """What was brought back, or would be. ``more``: others match the filter."""
+
+    items: tuple[RetriedItemOut, ...]
+    more: bool
+    dry_run: bool
 
 
 class TaskOutcomeOut(msgspec.Struct, kw_only=True, frozen=True):

@@ -156,6 +156,7 @@ def _of_task(info: TaskInfo) -> dict[str, Any]:
         "reason": info.reason,
         "attempt": info.attempt,
         "attempts_max": info.attempts_max,
+        "retries": info.retries,
         "priority": info.priority,
         "enqueued_at": instant(info.enqueued_at),
         "run_at": instant(info.run_at),

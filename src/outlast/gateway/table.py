@@ -4,17 +4,11 @@ from typing import Any, Final
 
 from outlast.gateway import given, taken
 from outlast.gateway.route import Gives, Right, Route
-from outlast.gateway.routes import explain, feed, namespaces, queues, server, tasks, waits, worker, workflows
+from outlast.gateway.routes import explain, feed, namespaces, queues, server, waits, worker, workflows
+from outlast.gateway.said import OPEN, REPLAYED, TAKEN, UNCHANGED
+from outlast.gateway.task_table import TASKS
 
-_REPLAYED: Final = "The same key had done it before; the answer has `Idempotent-Replayed: true`."
-_OPEN: Final = Gives(says="It has not ended yet.", shape=given.OpenOut)
-_UNCHANGED: Final = Gives(says="It has not changed since the caller read it (If-None-Match).", shape=None)
-_TAKEN: Final = {
-    202: Gives(says="It is recorded.", shape=given.AcceptedOut),
-    200: Gives(says="There was nothing to do.", shape=given.AcceptedOut),
-}
-_NO_WORKFLOW: Final = ("workflow_not_found",)
-_NO_TASK: Final = ("task_not_found",)
+NO_WORKFLOW: Final = ("workflow_not_found",)
 
 ORDER: Final[dict[str, Any]] = {
     "type": "order",
@@ -63,7 +57,7 @@ WORKFLOWS: Final = (
         refusals=("workflow_already_open", "workflow_id_reuse_refused", "idempotency_key_reused"),
         gives={
             201: Gives(says="It has started.", shape=given.StartedOut),
-            200: Gives(says=f"An open run is returned (if_open), or: {_REPLAYED}", shape=given.StartedOut),
+            200: Gives(says=f"An open run is returned (if_open), or: {REPLAYED}", shape=given.StartedOut),
         },
         example={"body": ORDER},
     ),
@@ -77,8 +71,8 @@ WORKFLOWS: Final = (
         summary="Describe a workflow.",
         query=taken.RunQuery,
         etag=True,
-        refusals=_NO_WORKFLOW,
-        gives={200: Gives(says="The run.", shape=given.WorkflowOut), 304: _UNCHANGED},
+        refusals=NO_WORKFLOW,
+        gives={200: Gives(says="The run.", shape=given.WorkflowOut), 304: UNCHANGED},
         example={"id": "order-7"},
     ),
     Route(
@@ -90,7 +84,7 @@ WORKFLOWS: Final = (
         handler=workflows.history,
         summary="Read a page of its history; with wait, held until there is a new event.",
         query=taken.HistoryQuery,
-        refusals=(*_NO_WORKFLOW, "invalid_cursor"),
+        refusals=(*NO_WORKFLOW, "invalid_cursor"),
         gives={200: Gives(says="Events in order.", shape=given.HistoryOut)},
         example={"id": "order-7", "query": {"after": "0", "limit": "50"}},
     ),
@@ -104,7 +98,7 @@ WORKFLOWS: Final = (
         summary="Follow its events as they come (server-sent events); the last one is `closed`.",
         query=taken.EventsQuery,
         stream=True,
-        refusals=(*_NO_WORKFLOW, "invalid_cursor", "too_many_streams"),
+        refusals=(*NO_WORKFLOW, "invalid_cursor", "too_many_streams"),
         gives={
             200: Gives(says="Events as they are committed, each as in the history.", content_type="text/event-stream"),
             204: Gives(says="The caller has seen the end (Last-Event-ID)."),
@@ -120,8 +114,8 @@ WORKFLOWS: Final = (
         handler=workflows.result,
         summary="Wait for its result.",
         query=taken.ResultQuery,
-        refusals=_NO_WORKFLOW,
-        gives={200: Gives(says="How it ended.", shape=given.OutcomeOut), 202: _OPEN},
+        refusals=NO_WORKFLOW,
+        gives={200: Gives(says="How it ended.", shape=given.OutcomeOut), 202: OPEN},
         example={"id": "order-7", "query": {"wait": "10ms"}},
     ),
     Route(
@@ -134,8 +128,8 @@ WORKFLOWS: Final = (
         summary="Send it a signal.",
         body=taken.SignalIn,
         keyed=True,
-        refusals=(*_NO_WORKFLOW, "workflow_closed", "idempotency_key_reused"),
-        gives=_TAKEN,
+        refusals=(*NO_WORKFLOW, "workflow_closed", "idempotency_key_reused"),
+        gives=TAKEN,
         example={"id": "order-7", "body": {"name": "approve", "input": [{"by": "ann"}]}},
     ),
     Route(
@@ -147,7 +141,7 @@ WORKFLOWS: Final = (
         handler=workflows.query,
         summary="Ask its code a question.",
         body=taken.QueryIn,
-        refusals=(*_NO_WORKFLOW, "query_failed", "query_unanswered", "workflow_held"),
+        refusals=(*NO_WORKFLOW, "query_failed", "query_unanswered", "workflow_held"),
         gives={200: Gives(says="What it said.", shape=given.AnsweredOut)},
         example={"id": "order-7", "body": {"name": "count", "input": ["tea"], "wait": "10ms"}},
     ),
@@ -162,8 +156,8 @@ WORKFLOWS: Final = (
         body=taken.StopIn,
         body_needed=False,
         keyed=True,
-        refusals=(*_NO_WORKFLOW, "workflow_closed"),
-        gives=_TAKEN,
+        refusals=(*NO_WORKFLOW, "workflow_closed"),
+        gives=TAKEN,
         example={"id": "order-7", "body": {"reason": "the customer asked"}},
     ),
     Route(
@@ -177,119 +171,9 @@ WORKFLOWS: Final = (
         body=taken.StopIn,
         body_needed=False,
         keyed=True,
-        refusals=(*_NO_WORKFLOW, "workflow_closed"),
-        gives=_TAKEN,
+        refusals=(*NO_WORKFLOW, "workflow_closed"),
+        gives=TAKEN,
         example={"id": "order-7", "body": {"reason": "it hangs"}},
-    ),
-)
-
-TASKS: Final = (
-    Route(
-        method="GET",
-        path="tasks",
-        operation="listTasks",
-        act="task.list",
-        needs=Right.READ,
-        handler=tasks.list_,
-        summary="List tasks, newest first.",
-        query=taken.TasksQuery,
-        refusals=("invalid_query", "invalid_cursor"),
-        gives={200: Gives(says="A page of tasks.", shape=given.TaskPage)},
-    ),
-    Route(
-        method="GET",
-        path="tasks:count",
-        operation="countTasks",
-        act="task.count",
-        needs=Right.READ,
-        handler=tasks.count,
-        summary="Count tasks.",
-        query=taken.TasksCountQuery,
-        refusals=("invalid_query",),
-        gives={200: Gives(says="How many match.", shape=given.CountOut)},
-        example={"query": {"state": "failed"}},
-    ),
-    Route(
-        method="POST",
-        path="tasks",
-        operation="enqueueTask",
-        act="task.enqueue",
-        needs=Right.OPERATE,
-        handler=tasks.enqueue,
-        summary="Enqueue a task.",
-        body=taken.EnqueueIn,
-        keyed=True,
-        refusals=("idempotency_key_reused",),
-        gives={
-            201: Gives(says="It is enqueued.", shape=given.EnqueuedOut),
-            200: Gives(says=_REPLAYED, shape=given.EnqueuedOut),
-        },
-        example={"body": {"type": "resize", "queue": "images", "input": ["a.png", 200], "delay": "10m"}},
-    ),
-    Route(
-        method="POST",
-        path="tasks:batch",
-        operation="enqueueTasks",
-        act="task.enqueue_many",
-        needs=Right.OPERATE,
-        handler=tasks.enqueue_batch,
-        summary="Enqueue up to 1,000 tasks; each is answered on its own.",
-        body=taken.EnqueueBatchIn,
-        inner=(taken.EnqueueIn,),
-        keyed=True,
-        refusals=("idempotency_key_reused",),
-        gives={200: Gives(says="One answer for each item, in order.", shape=given.BatchOut)},
-        example={"body": {"items": [{"type": "resize", "input": ["a.png"]}, {"type": "resize", "input": ["b.png"]}]}},
-    ),
-    Route(
-        method="GET",
-        path="tasks/{id}",
-        operation="getTask",
-        act="task.show",
-        needs=Right.READ,
-        handler=tasks.get,
-        summary="Describe a task.",
-        etag=True,
-        refusals=_NO_TASK,
-        gives={200: Gives(says="The task.", shape=given.TaskOut), 304: _UNCHANGED},
-    ),
-    Route(
-        method="GET",
-        path="tasks/{id}/attempts",
-        operation="listAttempts",
-        act="task.attempts",
-        needs=Right.READ,
-        handler=tasks.attempts,
-        summary="Read how its leases ended.",
-        refusals=_NO_TASK,
-        gives={200: Gives(says="Attempts in order.", shape=given.AttemptsOut)},
-    ),
-    Route(
-        method="GET",
-        path="tasks/{id}/result",
-        operation="getTaskResult",
-        act="task.result",
-        needs=Right.READ,
-        handler=tasks.result,
-        summary="Wait for its result.",
-        query=taken.TaskResultQuery,
-        refusals=_NO_TASK,
-        gives={200: Gives(says="How it ended.", shape=given.TaskOutcomeOut), 202: _OPEN},
-        example={"query": {"wait": "10ms"}},
-    ),
-    Route(
-        method="POST",
-        path="tasks/{id}/cancel",
-        operation="cancelTask",
-        act="task.cancel",
-        needs=Right.OPERATE,
-        handler=tasks.cancel,
-        summary="Ask it to stop.",
-        body=taken.CancelTaskIn,
-        body_needed=False,
-        refusals=(*_NO_TASK, "task_closed"),
-        gives=_TAKEN,
-        example={"body": {"reason": "no longer wanted"}},
     ),
 )
 
@@ -356,7 +240,7 @@ NAMESPACES: Final = (
         refusals=("namespace_exists",),
         gives={
             201: Gives(says="It is there.", shape=given.NamespaceOut),
-            200: Gives(says=_REPLAYED, shape=given.NamespaceOut),
+            200: Gives(says=REPLAYED, shape=given.NamespaceOut),
         },
         example={"body": {"name": "shop", "settings": {"retention": "30d"}}},
     ),
@@ -372,7 +256,7 @@ NAMESPACES: Final = (
         global_=True,
         of_namespace=True,
         refusals=_NO_NAMESPACE,
-        gives={200: Gives(says="The namespace.", shape=given.NamespaceOut), 304: _UNCHANGED},
+        gives={200: Gives(says="The namespace.", shape=given.NamespaceOut), 304: UNCHANGED},
         example={"name": "default"},
     ),
     Route(
@@ -437,7 +321,7 @@ SERVER: Final = (
         needs=Right.READ,
         handler=explain.why,
         summary="Say what a workflow or a task waits for.",
-        refusals=_NO_WORKFLOW,
+        refusals=NO_WORKFLOW,
         gives={200: Gives(says="What it waits for.", shape=given.WhyOut)},
         example={"id": "order-7"},
     ),

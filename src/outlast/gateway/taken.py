@@ -94,6 +94,25 @@ class CancelTaskIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_o
     reason: str = ""
 
 
+class RetryTaskIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    reason: Annotated[str, Meta(description="Stands among its attempts.")] = ""
+
+
+class RetryTasksIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Tasks to bring back: by their ids, or by a filter. Without a state, those that failed or expired."""
+
+    ids: Annotated[tuple[str, ...], Meta(max_length=limits.BATCH_ITEMS_MAX)] = ()
+    type: str = ""
+    queue: str = ""
+    state: Annotated[TaskState | None, Meta(description="failed, expired or canceled.")] = None
+    query: Query = ""
+    limit: Annotated[
+        int, Meta(ge=1, le=limits.BATCH_ITEMS_MAX, description="How many a filter brings back at most.")
+    ] = limits.BATCH_ITEMS_MAX
+    reason: str = ""
+    dry_run: Annotated[bool, Meta(description="Only say which it would be.")] = False
+
+
 class EnqueueIn(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """A task to enqueue. ``key`` is its idempotency key where the header cannot say it: in a batch."""
 

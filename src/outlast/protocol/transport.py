@@ -49,7 +49,10 @@ class RunsAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TasksAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """Which tasks, as RunsAsked. ``run_id``: activities of that run; ``standalone``: no activities."""
+    """Which tasks, as RunsAsked. ``run_id``: activities of that run; ``standalone``: no activities.
+
+    ``dead_letters``: what may be brought back, standalone tasks in ``state``, or without one those that failed or expired.
+    """
 
     type: str = ""
     state: str = ""
@@ -57,6 +60,7 @@ class TasksAsked(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str = ""
     standalone: bool = False
     query: str = ""
+    dead_letters: bool = False
 
 
 ANY_RUNS: Final = RunsAsked()

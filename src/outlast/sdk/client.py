@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, TypeVar
 import uuid_utils
 
 from outlast.core.errors import SteppedDown, Unavailable
-from outlast.core.inputs import Request
+from outlast.core.inputs import Request, RetryTasks
 from outlast.core.replies import Reply
 from outlast.protocol.again import patience
 from outlast.protocol.transport import Transport
@@ -90,6 +90,11 @@ class Client:
                     raise SteppedDown("internal", f"The answer is a {type(reply).__name__}, not a {kind.__name__}.")
                 return reply
             await pause.wait()
+
+
+def retry_request(client: Client, task_ids: tuple[str, ...], reason: str) -> RetryTasks:
+    """Return the request that brings tasks back."""
+    return RetryTasks(task_ids=task_ids, request_id=mint(), reason=reason, identity=client.identity)
 
 
 def mint() -> str:

@@ -19,17 +19,20 @@ from outlast.core.inputs import (
 from outlast.core.replies import (
     Accepted,
     QueryAnswered,
+    Refused,
     RunStatus,
     TaskInfo,
     TaskOutcomeReply,
+    TasksRetried,
     TaskState,
     WorkflowInfo,
     WorkflowOutcome,
 )
+from outlast.protocol.errors import exception_of
 from outlast.protocol.transport import Attempt
 from outlast.sdk.ahead import Ahead
 from outlast.sdk.classes import QueryMethod, SignalMethod
-from outlast.sdk.client import Client, mint, seconds
+from outlast.sdk.client import Client, mint, retry_request, seconds
 from outlast.sdk.declare import read_parameters
 from outlast.sdk.durations import Duration
 from outlast.sdk.errors import NotPublished
@@ -146,6 +149,28 @@ class TaskHandle(Generic[R]):
         return client.converter.opened(
             await client.aask(DescribeTask(task_id=self.id), TaskInfo, instead="handle.adescribe()")
         )
+
+    def retry(self, reason: str = "") -> bool:
+        """Bring the task back after it failed, expired or was cancelled: it begins anew. Return False when it has not ended.
+
+        Raises Closed for one that has succeeded, Invalid for an activity, whose run knows of its end.
+        """
+        client = self._connect()
+        reply = client.ask(retry_request(client, (self.id,), reason), TasksRetried, instead="handle.aretry(…)")
+        return self._brought_back(reply)
+
+    async def aretry(self, reason: str = "") -> bool:
+        """As ``retry``, without blocking the loop."""
+        client = self._connect()
+        request = retry_request(client, (self.id,), reason)
+        return self._brought_back(await client.aask(request, TasksRetried, instead="handle.aretry(…)"))
+
+    def _brought_back(self, reply: TasksRetried) -> bool:
+        (item,) = reply.items
+        if isinstance(item, Refused):
+            raise exception_of(item)
+        self._ahead = None  # it has another end now
+        return item.changed
 
     def attempts(self) -> tuple[Attempt, ...]:
         """Return how the leases of the task ended, in order: who had them, when, and with what error."""

@@ -1,15 +1,26 @@
 """``app.workflows`` and ``app.tasks``: what there is, by filter, as iterators that fetch page after page, and how many."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
-from outlast.core.replies import TaskInfo, WorkflowInfo
+from outlast.core import limits
+from outlast.core.errors import Invalid
+from outlast.core.replies import Accepted, TaskInfo, TasksRetried, WorkflowInfo
 from outlast.protocol.transport import Count, Listing, RunsAsked, TasksAsked, Transport
-from outlast.sdk.client import Client
+from outlast.sdk.client import PATIENCE, Client, retry_request
 
 PAGE: Final = 100  # entries that are fetched at a time
 
 Fetch = Callable[[Transport, str, int], Coroutine[Any, Any, Listing]]  # by cursor, at most so many
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """The ids of the tasks that were brought back, or would be. ``more``: others meet the filter."""
+
+    ids: tuple[str, ...]
+    more: bool
 
 
 class Workflows:
@@ -123,6 +134,67 @@ class Tasks:
         client = self._connect()
         asked = TasksAsked(query=query, type=type, state=state, queue=queue, run_id=run_id, standalone=standalone)
         return await client.arun(client.transport.count_tasks(asked), instead="app.tasks.acount(…)")
+
+    def retry(
+        self,
+        query: str = "",
+        *,
+        type: str = "",
+        state: str = "",
+        queue: str = "",
+        limit: int = limits.BATCH_ITEMS_MAX,
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> Retried:
+        """Bring back up to ``limit`` tasks that failed or expired and meet ``query``, newest first, and say which.
+
+        ``state`` asks for those in one state: "failed", "expired" or "canceled". With ``dry_run`` nothing is done. ``reason``
+        stands among their attempts.
+        """
+        client = self._connect()
+        asked = TasksAsked(query=query, type=type, state=state, queue=queue, dead_letters=True)
+        work = _retry(client, asked, limit, reason=reason, dry_run=dry_run)
+        return client.portal.run(work, instead="app.tasks.aretry(…)")
+
+    async def aretry(
+        self,
+        query: str = "",
+        *,
+        type: str = "",
+        state: str = "",
+        queue: str = "",
+        limit: int = limits.BATCH_ITEMS_MAX,
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> Retried:
+        """Do what ``retry`` does."""
+        client = self._connect()
+        asked = TasksAsked(query=query, type=type, state=state, queue=queue, dead_letters=True)
+        work = _retry(client, asked, limit, reason=reason, dry_run=dry_run)
+        return await client.arun(work, instead="app.tasks.aretry(…)")
+
+
+async def _retry(client: Client, asked: TasksAsked, limit: int, *, reason: str, dry_run: bool) -> Retried:
+    if not 1 <= limit <= limits.BATCH_ITEMS_MAX:
+        raise Invalid(
+            "invalid_request", f"limit is {limit}.", remedy=f"Give a number from 1 to {limits.BATCH_ITEMS_MAX:,}."
+        )
+    ids: list[str] = []
+    cursor = ""
+    while len(ids) < limit:
+        page = await client.transport.list_tasks(
+            asked, cursor=cursor, limit=min(limits.LIST_LIMIT_MAX, limit - len(ids))
+        )
+        ids += [info.task_id for info in page.tasks]
+        cursor = page.next
+        if not cursor:
+            break
+    if dry_run or not ids:
+        return Retried(tuple(ids), more=bool(cursor))
+    reply = await client.send(retry_request(client, tuple(ids), reason), TasksRetried, PATIENCE)
+    # One that somebody else has brought back, or that was forgotten meanwhile, is not among them.
+    back = [id for id, item in zip(ids, reply.items, strict=True) if isinstance(item, Accepted) and item.changed]
+    return Retried(tuple(back), more=bool(cursor))
 
 
 def _fetch_runs(asked: RunsAsked) -> Fetch:

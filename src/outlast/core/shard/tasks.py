@@ -4,7 +4,7 @@ import msgspec
 
 from outlast.core import events as e
 from outlast.core import limits
-from outlast.core.errors import Conflict, InvariantBroken, NotFound, Refusal
+from outlast.core.errors import Closed, Conflict, InvariantBroken, NotFound, Refusal
 from outlast.core.failure import Failure
 from outlast.core.inputs import AwaitTask, CancelTask, DescribeTask, RetryTasks
 from outlast.core.machines import task as machine
@@ -63,7 +63,7 @@ def _retry(shard: Shard, task: Task, request: RetryTasks) -> bool:
             remedy="Start the workflow again.",
         )
     if task.state is SUCCEEDED:
-        raise Conflict(
+        raise Closed(
             "task_closed",
             f"Task {task.task_id} has succeeded.",
             remedy="Enqueue it anew if it is to run once more.",

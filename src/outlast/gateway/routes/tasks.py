@@ -4,12 +4,30 @@ import msgspec
 
 from outlast.core import limits
 from outlast.core.errors import Conflict, Invalid, Refusal, TooLarge
-from outlast.core.inputs import AwaitTask, CancelTask, DescribeTask, EnqueueTask, EnqueueTasks
-from outlast.core.replies import Accepted, Refused, TaskEnqueuedReply, TaskInfo, TaskOutcomeReply, TasksEnqueued
+from outlast.core.inputs import AwaitTask, CancelTask, DescribeTask, EnqueueTask, EnqueueTasks, RetryTasks
+from outlast.core.replies import (
+    Accepted,
+    Refused,
+    TaskEnqueuedReply,
+    TaskInfo,
+    TaskOutcomeReply,
+    TasksEnqueued,
+    TasksRetried,
+)
+from outlast.core.task import LETTERS
 from outlast.core.validation import faults_of
 from outlast.gateway.conditional import with_etag
 from outlast.gateway.exchange import Answer, Exchange, answer
-from outlast.gateway.given import AcceptedOut, AttemptsOut, BatchOut, EnqueuedOut, ItemOut, OpenOut
+from outlast.gateway.given import (
+    AcceptedOut,
+    AttemptsOut,
+    BatchOut,
+    EnqueuedOut,
+    ItemOut,
+    OpenOut,
+    RetriedItemOut,
+    RetriedOut,
+)
 from outlast.gateway.giving import attempt_out, count_out, task_out, task_outcome_out, task_page
 from outlast.gateway.keys import fingerprint
 from outlast.gateway.pages import with_link
@@ -19,6 +37,8 @@ from outlast.gateway.taken import (
     CancelTaskIn,
     EnqueueBatchIn,
     EnqueueIn,
+    RetryTaskIn,
+    RetryTasksIn,
     TaskResultQuery,
     TasksCountQuery,
     TasksQuery,
@@ -26,7 +46,7 @@ from outlast.gateway.taken import (
     wait_of,
 )
 from outlast.gateway.values import payloads, span
-from outlast.protocol.errors import refused
+from outlast.protocol.errors import exception_of, refused
 from outlast.protocol.transport import TasksAsked
 
 
@@ -169,6 +189,76 @@ async def cancel(exchange: Exchange) -> Answer:
     request = CancelTask(task_id=exchange.params["id"], reason=wanted.reason, identity=exchange.principal)
     reply = await exchange.expect(request, Accepted)
     return answer(AcceptedOut(changed=reply.changed), status=202 if reply.changed else 200)
+
+
+async def retry(exchange: Exchange) -> Answer:
+    """Bring a task back that ended without success."""
+    wanted = exchange.body_as(RetryTaskIn)
+    (item,) = await _retried(exchange, (exchange.params["id"],), wanted.reason)
+    if isinstance(item, Refused):
+        raise exception_of(item)
+    return answer(AcceptedOut(changed=item.changed), status=202 if item.changed else 200)
+
+
+async def retry_many(exchange: Exchange) -> Answer:
+    """Bring back what is named, or up to ``limit`` tasks that a filter finds, newest first; each is answered on its own."""
+    wanted = exchange.body_as(RetryTasksIn)
+    filtered = bool(wanted.type or wanted.queue or wanted.state or wanted.query)
+    if bool(wanted.ids) is filtered:
+        raise Invalid(
+            "invalid_request",
+            "There are ids and a filter." if filtered else "There are neither ids nor a filter.",
+            remedy="Give ids, or what the tasks have in common: type, queue, state, query.",
+            pointer="/ids",
+        )
+    ids, more = (wanted.ids, False) if wanted.ids else await _dead_letters(exchange, wanted)
+    if wanted.dry_run:
+        items = tuple([await _would(exchange, id_) for id_ in ids])
+    else:
+        replies = await _retried(exchange, ids, wanted.reason) if ids else ()
+        items = tuple(_retried_out(id_, item) for id_, item in zip(ids, replies, strict=True))
+    return answer(RetriedOut(items=items, more=more, dry_run=wanted.dry_run))
+
+
+async def _dead_letters(exchange: Exchange, wanted: RetryTasksIn) -> tuple[tuple[str, ...], bool]:
+    """Return the ids of what the filter finds, and whether there is more."""
+    asked = TasksAsked(
+        type=wanted.type, queue=wanted.queue, state=wanted.state or "", query=wanted.query, dead_letters=True
+    )
+    ids: list[str] = []
+    cursor, now = "", exchange.engine.clock.now()
+    while len(ids) < wanted.limit:
+        limit = min(limits.LIST_LIMIT_MAX, wanted.limit - len(ids))
+        page = await exchange.engine.reader.list_tasks(exchange.namespace, asked, cursor=cursor, limit=limit, now=now)
+        ids += [info.task_id for info in page.tasks]
+        cursor = page.next
+        if not cursor:
+            break
+    return tuple(ids), bool(cursor)
+
+
+async def _retried(exchange: Exchange, ids: tuple[str, ...], reason: str) -> tuple[Accepted | Refused, ...]:
+    request = RetryTasks(
+        task_ids=ids,
+        request_id=exchange.idempotency_key() or exchange.engine.entropy.new_id(),
+        reason=reason,
+        identity=exchange.principal,
+    )
+    return (await exchange.expect(request, TasksRetried)).items
+
+
+async def _would(exchange: Exchange, id_: str) -> RetriedItemOut:
+    reply = await exchange.ask(DescribeTask(task_id=id_))
+    if isinstance(reply, Refused):
+        return _retried_out(id_, reply)
+    assert isinstance(reply, TaskInfo)
+    return RetriedItemOut(id=id_, changed=reply.state in LETTERS and not reply.run_id)
+
+
+def _retried_out(id_: str, item: Accepted | Refused) -> RetriedItemOut:
+    if isinstance(item, Refused):
+        return RetriedItemOut(id=id_, changed=False, code=item.code, detail=item.fact, remedy=item.remedy)
+    return RetriedItemOut(id=id_, changed=item.changed)
 
 
 def _task(exchange: Exchange, wanted: EnqueueIn) -> EnqueueTask:
