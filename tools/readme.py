@@ -61,7 +61,7 @@ def blocks_of(page: str) -> list[Block]:
     """Return the fenced blocks of ``page`` in order, with the line on which each begins."""
     found: list[Block] = []
     for match in FENCE.finditer(page):
-        words = dict(word.split("=", 1) for word in match[2].split() if "=" in word)
+        words = {name: value for name, _, value in (word.partition("=") for word in match[2].split())}
         found.append(Block(match[1], page.count("\n", 0, match.start()) + 1, match[3], words))
     return found
 

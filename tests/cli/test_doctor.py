@@ -1,11 +1,14 @@
 """``outlast doctor``: each fault is found by its code, with a way out, and the exit code says so."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from outlast.cli.doctor import of_workers
+from outlast.core.admin import DescribeWorkers, WorkerInfo, WorkersInfo
 from tests.cli.conftest import Command, rows
 from tests.end_to_end.processes import command, serving
 
@@ -98,6 +101,31 @@ def test_tasks_that_nobody_polls_for_are_found_on_a_server(kept: Path) -> None:
         by_file = command(kept, "doctor")
         by_server = command(kept, "doctor", "--server", address)
 
-    assert 'none polls queue "images" for "resize"; 1 tasks wait' in by_file.stdout
+    assert 'none polls queue "images" for "resize"; 1 of them waits' in by_file.stdout
     assert "outlast worker start APP --queue images" in by_server.stdout
     assert f"{address} answers" in by_server.stdout
+
+
+class OneWorker:
+    """An engine that knows one worker."""
+
+    address = "http://127.0.0.1:7070"
+
+    def __init__(self, worker: WorkerInfo) -> None:
+        self._worker = worker
+
+    async def send(self, request: DescribeWorkers) -> WorkersInfo:
+        del request
+        return WorkersInfo(items=(self._worker,))
+
+
+async def codes_of(worker: WorkerInfo) -> list[str]:
+    return [finding.code async for finding in of_workers(cast("Any", OneWorker(worker)))]
+
+
+def test_a_worker_of_before_that_left_a_lease_is_not_said_to_poll_for_nothing() -> None:
+    assert asyncio.run(codes_of(WorkerInfo(worker="gone", leases=1))) == []
+
+
+def test_a_worker_that_polls_for_nothing_is_found() -> None:
+    assert asyncio.run(codes_of(WorkerInfo(worker="idle", queues=("default",)))) == ["worker_idle"]

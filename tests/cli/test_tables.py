@@ -14,13 +14,26 @@ class Terminal:
         return self._is_one
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 200])
+@pytest.mark.parametrize("width", [80, 120, 200])
 def test_a_table_fits_its_width(width: int) -> None:
     rows = [("order-" + "7" * 60, "order", "running", "a signal " * 20), ("o", "o", "failed", "漢字" * 40)]
 
     lines = table(("WORKFLOW", "TYPE", "STATUS", "WAITS FOR"), rows, width=width).splitlines()
 
     assert max(columns(line) for line in lines) <= width
+
+
+@pytest.mark.parametrize("width", [30, 80])
+def test_the_id_of_a_task_is_never_cut_since_half_of_it_names_nothing(width: int) -> None:
+    id = "01a22c4c-8a04-75a0-8a83-72d5588bb25d:12"
+    rows = [(id, "charge", "default", "retry_wait", "10 of 100", "18 s ago", "ConnectionError: the bank is closed")]
+
+    lines = table(
+        ("TASK", "TYPE", "QUEUE", "STATE", "ATTEMPT", "ENQUEUED", "LAST ERROR"), rows, width=width
+    ).splitlines()
+
+    assert lines[1].startswith(f"{id}  ")
+    assert lines[1].endswith("…")
 
 
 def test_a_narrow_terminal_takes_from_the_widest_column_first() -> None:

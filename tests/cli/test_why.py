@@ -11,8 +11,10 @@ import pytest
 from outlast.cli.steps import Step, steps_of
 from outlast.cli.text import ago, clean, instant, span, table
 from outlast.cli.why import helps, lines_of_task, lines_of_workflow
+from outlast.cli.workflow import told
 from outlast.core import events as e
 from outlast.core.failure import Failure, FailureKind
+from outlast.core.payload import Payload
 from outlast.core.replies import PendingActivity, PendingTimer, RunStatus, TaskInfo, TaskState, WorkflowInfo
 from outlast.core.retry import RetryPolicy
 from outlast.core.units import DAY, HOUR, MINUTE, SECOND
@@ -77,7 +79,10 @@ def test_a_run_that_waits_for_a_signal_is_told_in_full(tmp_path: Path) -> None:
     [
         (a_run(task_state="ready", polled=False), 'a worker: queue "default"'),
         (a_run(task_state="backoff", task_failure=BROKEN), "which failed with CardDeclined"),
-        (a_run(activities=(an_activity(), an_activity())), 'activity "charge" and 1 more, enqueued'),
+        (
+            a_run(activities=(an_activity(), an_activity())),
+            'a worker of queue "money" to take activity "charge", and 1 more',
+        ),
         (a_run(places={"signal:approve": "x.py:1"}), 'signal "approve"'),
         (a_run(timers=(PendingTimer(timer_id="1", started_event_id=5, fire_at=NOW + HOUR),)), "a timer, due"),
         (a_run(), "a signal, or a cancel request"),
@@ -236,3 +241,21 @@ def test_the_timeout_of_a_wait_is_a_step_with_its_name() -> None:
         ("timer", 'timeout of signal "approve"'),
         ("timer", "sleep"),
     ]
+
+
+def test_a_marker_is_a_step_with_what_it_says() -> None:
+    events = [
+        (1, 1, e.MarkerRecorded(marker_name="publish", details={"stage": Payload("json/plain", b'"packed"')})),
+        (2, 1, e.MarkerRecorded(marker_name="note", details={"text": Payload("json/plain", b'"asked twice"')})),
+    ]
+
+    assert [(step.name, step.detail) for step in steps_of(events)] == [
+        ("publish stage", '"packed"'),
+        ("note", '"asked twice"'),
+    ]
+
+
+def test_what_a_run_has_published_is_shown_with_it() -> None:
+    info = a_run(published={"stage": Payload("json/plain", b'"packed"')})
+
+    assert '  published stage = "packed"\n' in told(info, [], [], raw=False, now=NOW)

@@ -229,6 +229,28 @@ def test_workers_are_described_by_their_last_poll() -> None:
     assert one.seen_at < found.items[0].seen_at
 
 
+def test_a_worker_that_polls_for_each_kind_apart_is_described_with_all_of_them() -> None:
+    world = World()
+    world.send(i.Poll(poll_id="p1", worker="one", queues=("a",), task_types=("t", "s"), slots=3, wait=HOUR))
+    world.send(i.Poll(poll_id="p2", worker="one", queues=("a",), task_types=("co",), slots=200, wait=HOUR))
+    world.send(i.Poll(poll_id="p3", worker="one", queues=("a",), workflow_types=("w",), workflow_slots=2, wait=HOUR))
+
+    (one,) = world.ask(DescribeWorkers(), WorkersInfo).items
+
+    assert (one.task_types, one.workflow_types) == (("co", "s", "t"), ("w",))
+    assert (one.slots, one.workflow_slots, one.polls) == (203, 2, 3)
+
+
+def test_a_worker_is_described_by_as_many_kinds_of_poll_as_are_kept() -> None:
+    world = World()
+    for number in range(9):
+        world.send(i.Poll(poll_id=f"p{number}", worker="one", queues=("a",), task_types=(f"t{number}",), wait=HOUR))
+
+    (one,) = world.ask(DescribeWorkers(), WorkersInfo).items
+
+    assert one.task_types == ("t6", "t7", "t8")
+
+
 @pytest.mark.parametrize("kept", ["runs", "tasks"])
 def test_a_shard_forgets_that_it_has_forgotten(kept: str) -> None:
     world = World(config=BRIEF)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from outlast.core.errors import Invalid
-from outlast.core.inputs import AwaitTask
-from outlast.core.replies import Reply, TaskEnqueuedReply
+from outlast.core.inputs import AwaitTask, Poll
+from outlast.core.replies import Reply, TaskEnqueuedReply, Work
+from outlast.core.units import SECOND
 from outlast.engine.inprocess import InProcessTransport
 from outlast.protocol.transport import Transport
 from outlast.server.embedded import start
@@ -102,6 +103,27 @@ def test_what_keeps_an_engine_from_starting_is_raised_where_it_is_started(tmp_pa
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("outlast-")]
 
 
+def test_the_environment_says_how_long_a_task_stays_with_a_silent_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTLAST_ENGINE__TASK_LEASE", "5s")
+    poll = Poll(poll_id="p", worker="w", queues=("default",), task_types=("resize",), slots=1)
+
+    running = start("memory:")
+    try:
+        work = asyncio.run(_enqueue_and_poll(running.transport, poll))
+    finally:
+        running.stop()
+
+    assert isinstance(work, Work)
+    assert work.tasks[0].lease == 5 * SECOND
+
+
+def test_a_setting_of_the_environment_that_cannot_be_is_refused_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTLAST_ENGINE__TASK_LEASE", "soon")
+
+    with pytest.raises(Invalid, match="OUTLAST_ENGINE__TASK_LEASE"):
+        start("memory:")
+
+
 def test_a_namespace_of_ones_own_is_known() -> None:
     engine = start("memory:", namespace="shop")
 
@@ -145,6 +167,11 @@ def test_a_waiting_caller_is_told_when_the_engine_stops() -> None:
         return (await asyncio.gather(waiting, return_exceptions=True))[0]
 
     assert "stop" in str(asyncio.run(work()))
+
+
+async def _enqueue_and_poll(transport: Transport, poll: Poll) -> Reply:
+    await transport.call(a_task())
+    return await transport.call(poll)
 
 
 async def _enqueue_and_close(transport: Transport, task_id: str) -> Reply:

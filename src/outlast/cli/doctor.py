@@ -110,7 +110,7 @@ async def _of_what_runs(arguments: Arguments) -> AsyncIterator[Finding]:
             yield _of_clock(tasks, runs)
             async for finding in _of_tasks(look, tasks):
                 yield finding
-            async for finding in _of_workers(look):
+            async for finding in of_workers(look):
                 yield finding
             async for finding in _of_runs(look, runs):
                 yield finding
@@ -118,7 +118,11 @@ async def _of_what_runs(arguments: Arguments) -> AsyncIterator[Finding]:
                 count = await look.count_tasks(TasksAsked(state=state))
                 if count.count:
                     yield Finding(
-                        code, "tasks", Level.NOTE, f"{count.count} are {state}", f"outlast task list --state {state}"
+                        code,
+                        "tasks",
+                        Level.NOTE,
+                        f"{count.count} {'is' if count.count == 1 else 'are'} {state}",
+                        f"outlast task list --state {state}",
                     )
     except NotFound as error:
         if error.code != "store_not_found":
@@ -157,14 +161,15 @@ async def _of_tasks(look: Look, tasks: list[TaskInfo]) -> AsyncIterator[Finding]
         level = Level.PROBLEM if waited > STALE else Level.NOTE
         yield Finding(
             "worker_missing", "worker", level,
-            f'none polls queue "{clean(queue)}" for "{clean(type)}"; {len(members)} tasks wait, oldest {span(waited)}',
+            f'none polls queue "{clean(queue)}" for "{clean(type)}"; {len(members)} of them '
+            f'{"waits" if len(members) == 1 else "wait"}, oldest {span(waited)}',
             f"outlast worker start APP --queue {clean(queue)}",
         )  # fmt: skip
     if look.address and not waiting:
         yield Finding("worker", "worker", Level.OK, "every task that waits has a worker that polls for it")
 
 
-async def _of_workers(look: Look) -> AsyncIterator[Finding]:
+async def of_workers(look: Look) -> AsyncIterator[Finding]:
     """Say which workers poll for nothing, or have not been heard of for a while."""
     if not look.address:
         return
@@ -173,12 +178,14 @@ async def _of_workers(look: Look) -> AsyncIterator[Finding]:
     now = time.time_ns()  # noqa: TID251 - as above
     for worker in found.items:
         name = clean(worker.identity or worker.worker)
-        if not worker.task_types and not worker.workflow_types and not worker.stopped:
+        if worker.stopped or not worker.queues:  # it has not polled: nothing is known of it but that it was there
+            continue
+        if not worker.task_types and not worker.workflow_types:
             yield Finding(
                 "worker_idle", "worker", Level.NOTE, f"{name} polls for no task and no workflow",
                 "Declare them with @app.task and @app.workflow in the app that it runs.",
             )  # fmt: skip
-        elif worker.leases and not worker.stopped and now - worker.seen_at > STALE:
+        elif worker.leases and now - worker.seen_at > STALE:
             yield Finding(
                 "worker_silent", "worker", Level.NOTE,
                 f"{name} has {worker.leases} leases and has not polled for {span(now - worker.seen_at)}",

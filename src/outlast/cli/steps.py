@@ -3,8 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import msgspec
+
 from outlast.core import events as e
 from outlast.core.failure import Failure
+from outlast.core.run import PUBLISH
+from outlast.gateway.values import values_of
 
 
 @dataclass(slots=True)
@@ -44,7 +48,7 @@ def _begun(event_id: int, at: int, event: e.Event) -> Step | None:
         case e.WorkflowExecutionSignaled():
             return Step(event_id, "signal", event.signal_name, "received", at, at)
         case e.MarkerRecorded():
-            return Step(event_id, "marker", event.marker_name, "recorded", at, at)
+            return _marked(event_id, at, event)
         case e.TaskEnqueued():
             return Step(event_id, "task", event.task_type, "enqueued", at, at)
         case e.WorkflowExecutionCancelRequested():
@@ -55,6 +59,15 @@ def _begun(event_id: int, at: int, event: e.Event) -> Step | None:
             return Step(event_id, "run", "code", "timed out", at, at)
         case _:
             return _closed(event_id, at, event)
+
+
+def _marked(event_id: int, at: int, event: e.MarkerRecorded) -> Step:
+    """Return a marker with what it says: the name and the value of what was published, the text of a note."""
+    details = event.details or {}
+    names = [name for name in details if event.marker_name == PUBLISH]
+    told = [msgspec.json.encode(value).decode() for value in values_of(tuple(details.values()))]
+    name = " ".join([event.marker_name, *names])
+    return Step(event_id, "marker", name, "recorded", at, at, detail=", ".join(told))
 
 
 def _closed(event_id: int, at: int, event: e.Event) -> Step | None:

@@ -8,6 +8,7 @@ from unicodedata import combining, east_asian_width
 GAP: Final = 2  # columns between those of a table
 VALUE_SHOWN: Final = 200  # columns of a value; the whole of it is in --json
 NARROWEST: Final = 8  # columns of a cell that was cut
+ID_COLUMNS: Final = 42  # of the first column, which names the row: half an id is none, so a longer line is better
 
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
@@ -91,13 +92,15 @@ def cut(text: str, width: int) -> str:
 
 def _narrow(widths: list[int], room: int) -> None:
     """Take from the widest column until all fit, down to a width in which a cell still says something."""
+    least = [min(widths[0], ID_COLUMNS)] + [NARROWEST] * (len(widths) - 1)
     while sum(widths) > room:
-        widest = max(range(len(widths)), key=lambda n: widths[n])
-        if widths[widest] <= NARROWEST:
+        wide = sorted((n for n, width in enumerate(widths) if width > least[n]), key=lambda n: widths[n])
+        if not wide:
             return
-        rest = sorted(widths)[-2] if len(widths) > 1 else 0
+        widest = wide[-1]
+        rest = widths[wide[-2]] if len(wide) > 1 else 0
         over = sum(widths) - room
-        widths[widest] = max(NARROWEST, min(widths[widest] - 1, max(rest, widths[widest] - over)))
+        widths[widest] = max(least[widest], min(widths[widest] - 1, max(rest, widths[widest] - over)))
 
 
 def _line(

@@ -17,6 +17,7 @@ from outlast.cli.text import VALUE_SHOWN, ago, clean, cut, instant, span
 from outlast.cli.watching import Render, shown
 from outlast.core.errors import NotFound
 from outlast.core.replies import RunStatus, TaskInfo, TaskState, WorkflowInfo
+from outlast.core.waiting import at_activities
 from outlast.gateway.giving import why_task, why_workflow
 from outlast.gateway.values import told
 
@@ -138,9 +139,7 @@ def _from_rows(info: WorkflowInfo) -> str:
     if info.task_state:
         return f'a worker: queue "{info.queue}"'
     if info.activities:
-        first = info.activities[0]
-        more = f" and {len(info.activities) - 1} more" if len(info.activities) > 1 else ""
-        return f'activity "{first.type}"{more}, {first.state.value.replace("_", " ")}'
+        return at_activities(info.activities[0], len(info.activities))
     signals = sorted(key.removeprefix("signal:") for key in info.places or {} if key.startswith("signal:"))
     if signals:
         return f'signal "{signals[0]}"'

@@ -88,7 +88,7 @@ class DescribeWorkers(
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=True):
-    """A worker process, as its last poll said. ``slots`` are free ones; ``polls`` are held for it at this moment."""
+    """A worker process, as its last polls said. ``slots`` are free ones; ``polls`` are held for it at this moment."""
 
     worker: str
     identity: str = ""

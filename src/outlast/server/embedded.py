@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ LOG: Final = logging.getLogger("outlast.server")
 
 ANNOUNCED_WITHIN: Final = 10.0  # seconds in which a holder has said where it is reached, or cannot be
 BLOBS_VARIABLE: Final = "OUTLAST_BLOBS"
+LEASE_VARIABLE: Final = "OUTLAST_ENGINE__TASK_LEASE"
 STOP_WITHIN: Final = 20.0  # seconds
 
 
@@ -60,11 +61,13 @@ def start(
     """Start an engine on ``store_url``, or become a client of the one that has the file; returns when it takes requests.
 
     ``blobs`` is where large payloads are kept; None for where $OUTLAST_BLOBS says, else beside the store.
+    ``config`` is by default what the environment says: an engine in a program has no flags and reads no file.
 
     Raises:
-        Refusal: the address of the store is wrong, or its holder cannot be reached.
+        Refusal: the address of the store or a setting is wrong, or the holder of the file cannot be reached.
         StoreError: the store cannot be used.
     """
+    config = _config_from(os.environ) if config is None else config
     place = _place_said() if blobs is None else blobs
     stores = open_stores(store_url, place)
     ends = time.monotonic() + ANNOUNCED_WITHIN
@@ -185,6 +188,14 @@ class EngineThread:
         announce(self._stores, listener.address)
         self.engine.on_reopen = partial(announce, self._stores, listener.address)
         return listener
+
+
+def _config_from(environ: Mapping[str, str]) -> ShardConfig | None:
+    if not environ.get(LEASE_VARIABLE):
+        return None
+    from outlast.server.settings import lease_from, sources_of
+
+    return ShardConfig(task_lease=lease_from(sources_of({}, environ)))
 
 
 def new_loop() -> asyncio.AbstractEventLoop:

@@ -201,7 +201,7 @@ def settings_from(sources: Sources) -> Settings:
         rate=rate,
         burst=sources.number("http.burst", least=1, most=RATE_MAX) or rate,
         clock_offset_file=sources.text("engine.clock_offset_file"),
-        task_lease=_lease(sources),
+        task_lease=lease_from(sources),
         codecs=sources.names("payloads.codecs"),
         keys=sources.text("payloads.keys"),
         log_level=sources.choice("log.level"),
@@ -257,7 +257,8 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _lease(sources: Sources) -> int:
+def lease_from(sources: Sources) -> int:
+    """Return how long a task stays with a silent worker, in nanoseconds. Raises Invalid, naming the source."""
     span = sources.span("engine.task_lease")
     if not SECOND <= span <= HOUR:
         raise sources.wrong("engine.task_lease", "Give 1s to 1h: a worker renews it each third of that.")

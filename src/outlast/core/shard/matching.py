@@ -45,7 +45,7 @@ def hold(shard: Shard, poll: Poll, *, namespace: str, ticket: object) -> None:
     shard.poll_of[key] = waiting
     shard.poll_of_ticket[ticket] = waiting
     seen.polls += 1
-    seen.poll = poll
+    seen.tell(poll)
     for queue in poll.queues:
         shard.polls.setdefault((namespace, queue), {})[key] = waiting
         shard.hot[namespace, queue] = None

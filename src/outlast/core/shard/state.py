@@ -25,8 +25,9 @@ from outlast.core.writes import Claim, DedupRow, TimerRow
 QueueName = tuple[str, str]  # namespace, task queue
 TaskQueue = tuple[str, str, str]  # namespace, task queue, type
 WorkerName = tuple[str, str]  # namespace, name: names of one namespace say nothing in another
+Told = tuple[tuple[str, ...], tuple[str, ...]]  # types of tasks, types of workflows: what a poll is for
 
-
+POLLS_TOLD_MAX: Final = 3  # kinds of poll by which a worker is described; ours makes three
 WORKERS_LOOKED_AT: Final = 100  # at once, when there are too many to remember
 
 
@@ -67,7 +68,15 @@ class WorkerSeen:
     seen_at: int = 0
     suspect: str = ""  # the suspect task that this worker runs, or will run once it is idle
     stopped: bool = False
-    poll: Poll | None = None  # its last
+    told: dict[Told, Poll] = field(default_factory=dict[Told, Poll])  # its last of each kind, the latest last
+
+    def tell(self, poll: Poll) -> None:
+        """Keep what ``poll`` says of its worker. Workers poll apart for plain tasks, for coroutines and for turns."""
+        kind = (poll.task_types, poll.workflow_types)
+        self.told.pop(kind, None)
+        self.told[kind] = poll
+        if len(self.told) > POLLS_TOLD_MAX:
+            del self.told[next(iter(self.told))]
 
 
 @dataclass(slots=True, eq=False)

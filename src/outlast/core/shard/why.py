@@ -8,6 +8,7 @@ from outlast.core.replies import PendingActivity, PendingTimer, TaskInfo, TaskSt
 from outlast.core.run import Run
 from outlast.core.shard.state import Shard
 from outlast.core.task import Task
+from outlast.core.waiting import at_activities
 
 
 def describe_run(shard: Shard, run: Run) -> WorkflowInfo:
@@ -133,15 +134,13 @@ def _why_run(
     if state.task_retry_at > shard.now:
         return "its start delay to pass", state.task_retry_at
     if activities:
-        first = activities[0]
-        more = f" and {len(state.activities) - 1} more" if len(state.activities) > 1 else ""
-        return f'activity "{first.type}"{more}, {first.state.value.replace("_", " ")}', first.run_at
+        return at_activities(activities[0], len(state.activities)), activities[0].run_at
     signal = next((key.removeprefix("signal:") for key in state.places or {} if key.startswith("signal:")), "")
-    until = min((timer.fire_at for timer in timers), default=0)
+    timer = min(timers, key=lambda timer: timer.fire_at, default=None)
     if signal:
-        return f'signal "{signal}"', until
-    if timers:
-        return "a timer", until
+        return f'signal "{signal}"', timer.fire_at if timer else 0
+    if timer is not None:
+        return "a timer" + (f": {timer.summary}" if timer.summary else ""), timer.fire_at
     return "a signal, or a cancel request", 0
 
 
@@ -218,24 +217,24 @@ def describe_workers(shard: Shard, request: DescribeWorkers, *, namespace: str) 
     """Return who polls in ``namespace``, as far as this owner has heard."""
     found: list[WorkerInfo] = []
     for (of, worker), seen in reversed(shard.workers.items()):
-        poll = seen.poll
-        if of != namespace or (request.queue and (poll is None or request.queue not in poll.queues)):
+        told = list(seen.told.values())
+        if of != namespace or (request.queue and not any(request.queue in poll.queues for poll in told)):
             continue
         if len(found) == limits.WORKERS_SHOWN_MAX:
             return WorkersInfo(items=tuple(found), more=True)
         info = WorkerInfo(
             worker=worker, leases=seen.leases, polls=seen.polls, seen_at=seen.seen_at, stopped=seen.stopped
         )
-        if poll is not None:
+        if told:
             info = msgspec.structs.replace(
                 info,
-                identity=poll.identity,
-                build=poll.build,
-                queues=poll.queues,
-                task_types=poll.task_types,
-                workflow_types=poll.workflow_types,
-                slots=poll.slots,
-                workflow_slots=poll.workflow_slots,
+                identity=told[-1].identity,
+                build=told[-1].build,
+                queues=tuple(dict.fromkeys(queue for poll in told for queue in poll.queues)),
+                task_types=tuple(sorted({name for poll in told for name in poll.task_types})),
+                workflow_types=tuple(sorted({name for poll in told for name in poll.workflow_types})),
+                slots=sum(poll.slots for poll in told),
+                workflow_slots=sum(poll.workflow_slots for poll in told),
             )
         found.append(info)
     return WorkersInfo(items=tuple(found))
