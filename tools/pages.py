@@ -36,9 +36,9 @@ from tools.shown import agree, plain
 from tools.splice import splice
 from tools.terminal import Late, Terminal
 
-SECONDS_MAX: Final = 60.0  # of one command, and of one thing that is waited for
+SECONDS_MAX: Final = 120.0  # of one command, and of one thing that is waited for
 LOOK_AGAIN_SECONDS: Final = 0.3
-DRAFT_SECONDS: Final = 35.0
+DRAFT_SECONDS: Final = 20.0
 PORT: Final = "127.0.0.1:7070"
 READ_ONLY: Final = frozenset({"text", "http", "python", "toml", "json", "sql", "ini", "nginx", "yaml"})
 

@@ -1,4 +1,4 @@
-"""Make the reference pages of docs/ that are read off the code: errors, events, limits, commands, settings.
+"""Make the reference pages of docs/ that are read off the code: Python, errors, events, limits, commands, settings.
 
 python -m tools.references           write them
 python -m tools.references --check   end with 1 when one is not what the code says
@@ -24,6 +24,7 @@ from outlast.gateway.table import ROUTES
 from outlast.protocol.errors import KINDS
 from outlast.query import fields
 from outlast.server.settings import TABLE
+from tools import sdk_page
 
 ROOT = Path(__file__).resolve().parent.parent
 MADE = "% Made from {source} by `make references`. Do not edit.\n\n"
@@ -200,7 +201,13 @@ def openapi_page() -> str:
     return openapi.text(ROUTES)
 
 
+def sdk_page_of_code() -> str:
+    """Return the page of what programs import."""
+    return MADE.format(source="src/outlast/sdk") + sdk_page.page()
+
+
 PAGES = {
+    "sdk.md": sdk_page_of_code,
     "openapi.json": openapi_page,
     "rest.md": rest_page,
     "errors.md": errors_page,

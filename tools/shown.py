@@ -63,8 +63,9 @@ def _literal(text: str) -> str:
 
 
 def plain(printed: str) -> str:
-    """Return ``printed`` without the notices of the shell, and with a line end at its end."""
-    return NOTICES.sub("", printed if printed.endswith("\n") or not printed else printed + "\n")
+    """Return ``printed`` without the notices of the shell and blank lines around it, and with a line end at its end."""
+    told = NOTICES.sub("", printed if printed.endswith("\n") else printed + "\n").strip("\n")
+    return told and f"{told}\n"
 
 
 def agree(shown: list[str], printed: str, known: dict[str, str], *, whole: bool) -> int | None:

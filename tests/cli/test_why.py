@@ -88,8 +88,8 @@ def test_a_run_that_waits_for_a_signal_is_told_in_full(tmp_path: Path) -> None:
         (a_run(), "a signal, or a cancel request"),
         (a_run(cancel_requested=True), "to cancel"),
         (a_run(parked=3), "3 events that its code has not seen"),
-        (a_run(activities=(an_activity(last_failure=BROKEN),)), "charge: CardDeclined: no money\\nat all"),
-        (a_run(status=RunStatus.FAILED, closed_at=NOW, failure=BROKEN), "CardDeclined: no money\\nat all"),
+        (a_run(activities=(an_activity(last_failure=BROKEN),)), "charge: CardDeclined: no money\n             at all"),
+        (a_run(status=RunStatus.FAILED, closed_at=NOW, failure=BROKEN), "CardDeclined: no money\n             at all"),
         (a_run(status=RunStatus.COMPLETED, closed_at=NOW), "completed after 4 m 12 s"),
     ],
     ids=["ready", "held", "activity", "signal", "timer", "nothing", "cancel", "parked", "retrying", "failed", "done"],
@@ -259,3 +259,11 @@ def test_what_a_run_has_published_is_shown_with_it() -> None:
     info = a_run(published={"stage": Payload("json/plain", b'"packed"')})
 
     assert '  published stage = "packed"\n' in told(info, [], [], raw=False, now=NOW)
+
+
+def test_code_that_differs_from_its_history_is_told_the_way_out() -> None:
+    differs = Failure(kind=FailureKind.APPLICATION, type="Nondeterminism", message="run r differs.\n  code  x")
+
+    (said,) = helps(a_run(task_state="backoff", task_failure=differs))
+
+    assert "workflow.patched" in said

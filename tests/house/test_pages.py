@@ -19,7 +19,7 @@ BLOCKS = {
     for page in PAGES
     if page.parts[0] == "docs"
     for block in blocks_of(text_of(page))
-    if block.kind == "python"
+    if block.kind == "python" and not block.words  # those with a file are played in order: see test_played_pages.py
 }
 PROGRAMS = [place for place, block in BLOCKS.items() if "__main__" in block.text]
 # Runs the block as a module that was imported: what it defines is defined, what it starts is not started.

@@ -22,6 +22,7 @@ from outlast.gateway.giving import why_task, why_workflow
 from outlast.gateway.values import told
 
 BEFORE_SHOWN: Final = 6
+LINES_SHOWN: Final = 8  # of one error
 EVENTS_READ: Final = 5_000
 
 _RUN_OPEN: Final = RunStatus.RUNNING
@@ -86,7 +87,7 @@ def lines_of_workflow(info: WorkflowInfo, steps: list[Step], *, now: int) -> lis
     lines = [head + (f"   build {clean(info.build)}" if info.build else "")]
     if not is_open(info):
         if info.failure is not None:
-            lines.append(_line("ended by", f"{info.failure.type}: {info.failure.message}"))
+            lines += _lines("ended by", f"{info.failure.type}: {info.failure.message}")
         lines.append(_line("ended", instant(info.closed_at)))
         return lines + _before(steps)
     lines.append(_line("waits for", waits_for(info, now=now)))
@@ -160,6 +161,8 @@ def helps(info: WorkflowInfo) -> list[str]:
         if activity.state is TaskState.ENQUEUED
     ]
     if info.task_state == "backoff":  # its code fails: a signal would wait behind what it fails at
+        if info.task_failure is not None and info.task_failure.type == "Nondeterminism":
+            found.append('put the old code back, or let both paths live: if workflow.patched("…"): …')
         return found or [f"outlast workflow show {name}"]
     found += [
         f"outlast workflow signal {name} {_quoted(key.removeprefix('signal:'))} 'JSON'"
@@ -178,13 +181,13 @@ def lines_of_task(info: TaskInfo, *, now: int) -> list[str]:
     ]
     if not is_open(info):
         if info.failure is not None:
-            lines.append(_line("ended by", f"{info.failure.type}: {info.failure.message}"))
+            lines += _lines("ended by", f"{info.failure.type}: {info.failure.message}")
         lines += [_line("result", cut(told(value), VALUE_SHOWN)) for value in info.result]
         lines.append(_line("ended", instant(info.closed_at)))
         return lines
     lines.append(_line("waits for", waits_for_task(info, now=now)))
     if info.failure is not None:
-        lines.append(_line("last error", f"{info.failure.type}: {info.failure.message}"))
+        lines += _lines("last error", f"{info.failure.type}: {info.failure.message}")
     if info.workflow_id:
         lines.append(_line("part of", f"workflow {info.workflow_id}"))
     lines += [_line("helps", text) for text in helps_task(info)]
@@ -251,21 +254,27 @@ def _before(steps: list[Step]) -> list[str]:
 
 
 def _last_errors(info: WorkflowInfo) -> list[str]:
-    lines: list[str] = []
+    said: list[str] = []
     if info.task_failure is not None:
-        lines.append(_line("last error", f"{info.task_failure.type}: {info.task_failure.message}"))
-    lines += [
-        _line("last error", f"{activity.type}: {activity.last_failure.type}: {activity.last_failure.message}")
+        said.append(f"{info.task_failure.type}: {info.task_failure.message}")
+    said += [
+        f"{activity.type}: {activity.last_failure.type}: {activity.last_failure.message}"
         for activity in info.activities
         if activity.last_failure is not None
     ][:2]
-    return lines
+    return [line for text in said for line in _lines("last error", text)]
 
 
 def _code_at(place: str) -> str:
     file, _, number = place.rpartition(":")
     source = linecache.getline(file, int(number)).strip() if file and number.isdigit() else ""
     return f"{place}   {source}" if source else place
+
+
+def _lines(label: str, text: str) -> list[str]:
+    """Return a text of several lines below one another: an error that tells two sides is read so."""
+    parts = [part for part in text.splitlines() if part.strip()][:LINES_SHOWN]
+    return [_line("" if n else label, part) for n, part in enumerate(parts)]
 
 
 def _line(label: str, text: str) -> str:

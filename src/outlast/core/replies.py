@@ -73,6 +73,8 @@ class Accepted(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="acce
 
 
 class PendingActivity(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=True):
+    """An activity that has not ended. ``run_at`` is when it may be taken."""
+
     activity_id: str
     scheduled_event_id: int
     task_id: str
@@ -88,6 +90,8 @@ class PendingActivity(msgspec.Struct, frozen=True, array_like=True, gc=False, kw
 
 
 class PendingTimer(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=True):
+    """A timer that has not fired; ``summary`` says what it is for."""
+
     timer_id: str
     started_event_id: int
     fire_at: int
@@ -167,6 +171,8 @@ class TasksRetried(
 
 
 class TaskInfo(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="task_info", tag_field="kind", kw_only=True):
+    """What is known of a task or an activity. Instants are nanoseconds since 1970, 0 for none; ``why`` is what it waits for."""
+
     namespace: str
     task_id: str
     type: str

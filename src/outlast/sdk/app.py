@@ -53,7 +53,10 @@ class App:
 
     ``store`` is "sqlite:///FILE", "memory:", or "http://HOST:PORT" of a server; by default $OUTLAST_STORE, else the file
     outlast.db beside the file that makes the app. ``include`` names modules whose ``@task`` functions belong to it.
-    ``codecs`` stand between values and the wire, as [Zstd(), Encrypt(keys)] of ``outlast.codecs``.
+    ``namespace`` is the world it speaks of. ``queues`` are those its worker polls, by default all that it declares;
+    ``threads`` and ``coroutines`` how many plain functions (by default four a core) and coroutines it runs at once;
+    ``drain`` how long they are waited for at the end (60 seconds); ``build`` the name of the code it runs.
+    ``codecs`` stand between values and the wire, as [Zstd(), Encrypt(keys)].
     ``with app:`` starts the engine and a worker here and stops both in good order; for a server only a client is started,
     unless ``worker=True``.
     ``workflows``, ``tasks``, ``queues``, ``workers`` and ``namespaces`` say what there is, for as long as the app is connected.

@@ -85,6 +85,7 @@ class TaskContext:
 
     @property
     def task_id(self) -> str:
+        """The id of the task; of an activity, its run's with the number of an event."""
         return self._lease.token.task_id
 
     @property
@@ -99,10 +100,12 @@ class TaskContext:
 
     @property
     def run_id(self) -> str:
+        """Of the run that this is an activity of; empty for a standalone task."""
         return self._lease.run_id
 
     @property
     def queue(self) -> str:
+        """The task queue from which the worker had it."""
         return self._lease.queue
 
     @property
@@ -112,6 +115,7 @@ class TaskContext:
 
     @property
     def enqueued_at(self) -> datetime | None:
+        """When the task was made, by the engine's clock."""
         return _instant(self._lease.enqueued_at)
 
     @property

@@ -17,11 +17,11 @@ class NamespaceChange(TypedDict, total=False):
     ``retention`` of 0 keeps what has closed for ever; the other numbers are bounds, 0 for none of its own.
     """
 
-    description: str
-    retention: Duration
-    payload_bytes_max: int
-    starts_per_second: float
-    starts_burst: int
+    description: str  # what it is for
+    retention: Duration  # how long closed runs and tasks are kept; 0 for ever, 30 days in a new one
+    payload_bytes_max: int  # of one value; 0 for the bound of the house
+    starts_per_second: float  # workflows and tasks begun, together; 0 for no limit
+    starts_burst: int  # how many of them may come at once
 
 
 class Namespaces:

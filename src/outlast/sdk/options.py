@@ -22,12 +22,12 @@ RUNS_CACHED: Final = 4000  # of about 10 KB each
 class Retry:
     """How attempts follow each other. ``max_attempts`` counts all tries, 0 for no bound; ``never_for`` ends at once."""
 
-    max_attempts: int = 5
-    first: Duration = "1s"
-    factor: float = 2.0
-    longest: Duration = "1h"
-    jitter: Literal["full", "none"] = "full"
-    never_for: Sequence[type[BaseException] | str] = ()
+    max_attempts: int = 5  # all tries, from 1; 0 for no bound
+    first: Duration = "1s"  # the pause after the first attempt
+    factor: float = 2.0  # by which the pause grows, 1 to 1,000
+    longest: Duration = "1h"  # beyond which no pause grows
+    jitter: Literal["full", "none"] = "full"  # "full" draws each pause from 0 to that span
+    never_for: Sequence[type[BaseException] | str] = ()  # exceptions that end the task at once, by class or name
 
     def policy(self) -> RetryPolicy:
         """Return the stored form.
@@ -67,66 +67,76 @@ class WorkerOptions:
 class TaskUsing(TypedDict, total=False):
     """Options of one enqueue or activity. ``timeout`` is start to close, for each attempt."""
 
-    queue: str
-    retry: Retry
-    max_attempts: int
-    timeout: Duration
-    schedule_to_start: Duration
-    schedule_to_close: Duration
-    heartbeat: Duration
-    priority: int
-    delay: Duration
-    tags: Mapping[str, str]
-    id: str
-    key: str
-    fairness_key: str
+    queue: str  # the task queue that workers poll; "default" if not given
+    retry: Retry  # how attempts follow each other; 5 attempts if not given
+    max_attempts: int  # short for the same in retry=; 1 for at most once, 0 for no bound
+    timeout: Duration  # start to close of each attempt; 10 minutes if not given
+    schedule_to_start: Duration  # how long it may wait for a worker; no bound if not given
+    schedule_to_close: Duration  # all attempts and pauses together; no bound if not given
+    heartbeat: Duration  # how long the handler may be silent; no bound if not given
+    priority: int  # from 1, the first, to 5, the last; 3 if not given
+    delay: Duration  # begin after this time; at once if not given
+    tags: Mapping[str, str]  # texts by which it is found
+    id: str  # the id of the task; a fresh one if not given
+    key: str  # idempotency key: the same key enqueues once
+    fairness_key: str  # whose work it is: those of one queue take turns
 
 
 class TaskDeclaration(TypedDict, total=False):
     """Options of ``@app.task``."""
 
-    name: str
-    executor: Literal["auto", "process"]
-    queue: str
-    retry: Retry
-    max_attempts: int
-    timeout: Duration
-    schedule_to_start: Duration
-    schedule_to_close: Duration
-    heartbeat: Duration
-    priority: int
-    delay: Duration
-    tags: Mapping[str, str]
-    fairness_key: str
+    name: str  # the type's name; that of the function if not given
+    executor: Literal[
+        "auto", "process"
+    ]  # only "auto": plain functions run in threads, coroutines on a loop of their own
+    queue: str  # the task queue that workers poll; "default" if not given
+    retry: Retry  # how attempts follow each other; 5 attempts if not given
+    max_attempts: int  # short for the same in retry=; 1 for at most once, 0 for no bound
+    timeout: Duration  # start to close of each attempt; 10 minutes if not given
+    schedule_to_start: Duration  # how long it may wait for a worker; no bound if not given
+    schedule_to_close: Duration  # all attempts and pauses together; no bound if not given
+    heartbeat: Duration  # how long the handler may be silent; no bound if not given
+    priority: int  # from 1, the first, to 5, the last; 3 if not given
+    delay: Duration  # begin after this time; at once if not given
+    tags: Mapping[str, str]  # texts by which it is found
+    fairness_key: str  # whose work it is: those of one queue take turns
 
 
 class WorkflowUsing(TypedDict, total=False):
     """Options of one start. ``task_timeout`` bounds one turn of workflow code."""
 
-    id: str
-    key: str
-    if_open: Literal["fail", "return_existing", "terminate"]
-    if_closed: Literal["allow", "allow_if_failed", "reject"]
-    queue: str
-    run_timeout: Duration
-    task_timeout: Duration
-    delay: Duration
-    tags: Mapping[str, str]
-    memo: Mapping[str, Any]
+    id: str  # the workflow id; a fresh one if not given
+    key: str  # idempotency key: the same key starts once
+    if_open: Literal[
+        "fail", "return_existing", "terminate"
+    ]  # what a start does while a run with its id is open; "fail" if not given
+    if_closed: Literal[
+        "allow", "allow_if_failed", "reject"
+    ]  # whether the id of a run that has ended may be used again; "allow" if not given
+    queue: str  # the task queue whose workers run its code; "default" if not given
+    run_timeout: Duration  # longest life of the run; no bound if not given
+    task_timeout: Duration  # longest turn of its code; 10 seconds if not given
+    delay: Duration  # begin after this time; at once if not given
+    tags: Mapping[str, str]  # texts by which it is found
+    memo: Mapping[str, Any]  # values to be read with the run; its code does not see them
 
 
 class WorkflowDeclaration(TypedDict, total=False):
     """Options of ``@app.workflow``. ``fail_on_nondeterminism`` ends the run where otherwise it would be held."""
 
-    name: str
-    build: str
-    fail_on_nondeterminism: bool
-    queue: str
-    if_open: Literal["fail", "return_existing", "terminate"]
-    if_closed: Literal["allow", "allow_if_failed", "reject"]
-    run_timeout: Duration
-    task_timeout: Duration
-    tags: Mapping[str, str]
+    name: str  # the type's name; that of the function or class if not given
+    build: str  # which build of the code its runs are for, as text to look at
+    fail_on_nondeterminism: bool  # end a run whose code changed, where otherwise it is held
+    queue: str  # the task queue whose workers run its code; "default" if not given
+    if_open: Literal[
+        "fail", "return_existing", "terminate"
+    ]  # what a start does while a run with its id is open; "fail" if not given
+    if_closed: Literal[
+        "allow", "allow_if_failed", "reject"
+    ]  # whether the id of a run that has ended may be used again; "allow" if not given
+    run_timeout: Duration  # longest life of the run; no bound if not given
+    task_timeout: Duration  # longest turn of its code; 10 seconds if not given
+    tags: Mapping[str, str]  # texts by which it is found
 
 
 SPANS: Final[dict[str, str]] = {  # option -> field of TaskOptions and WorkflowOptions

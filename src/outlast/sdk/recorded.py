@@ -17,10 +17,10 @@ HELD: Final = 20.0  # seconds for which one look waits for a new event
 class HistoryEvent:
     """One recorded event of a run: what happened, when, and its place; ids count from 1 in each run."""
 
-    run_id: str
-    event_id: int
-    at: datetime
-    event: Event
+    run_id: str  # of the run whose event it is; a chain has several
+    event_id: int  # 1, 2, 3 … in the run
+    at: datetime  # when it was recorded, by the engine's clock
+    event: Event  # what happened, with its fields: see the events by number
 
     @property
     def kind(self) -> str:

@@ -50,16 +50,16 @@ def run(function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> "Wor
 class Info:
     """Who this run is."""
 
-    namespace: str
-    workflow_id: str
-    run_id: str
-    original_run_id: str
-    type: str
-    queue: str
-    attempt: int
-    started_at: datetime
-    history_length: int
-    tags: dict[str, str]
+    namespace: str  # the world that it is in
+    workflow_id: str  # the name that its starter gave it
+    run_id: str  # the id of this run alone
+    original_run_id: str  # the same over resets and retries of it
+    type: str  # the workflow's name
+    queue: str  # the task queue whose workers run its code
+    attempt: int  # from 1
+    started_at: datetime  # in UTC, by the engine's clock
+    history_length: int  # events so far
+    tags: dict[str, str]  # those that it was started with
 
 
 def info() -> Info:
