@@ -11,7 +11,7 @@ import pytest
 from outlast.cli.steps import Step, steps_of
 from outlast.cli.text import ago, clean, instant, span, table
 from outlast.cli.why import helps, lines_of_task, lines_of_workflow
-from outlast.cli.workflow import told
+from outlast.cli.workflow import run_told
 from outlast.core import events as e
 from outlast.core.failure import Failure, FailureKind
 from outlast.core.payload import Payload
@@ -258,7 +258,7 @@ def test_a_marker_is_a_step_with_what_it_says() -> None:
 def test_what_a_run_has_published_is_shown_with_it() -> None:
     info = a_run(published={"stage": Payload("json/plain", b'"packed"')})
 
-    assert '  published stage = "packed"\n' in told(info, [], [], raw=False, now=NOW)
+    assert '  published stage = "packed"\n' in run_told(info, [], [], raw=False, now=NOW)
 
 
 def test_code_that_differs_from_its_history_is_told_the_way_out() -> None:

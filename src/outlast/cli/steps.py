@@ -3,12 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import msgspec
-
 from outlast.core import events as e
 from outlast.core.failure import Failure
 from outlast.core.run import PUBLISH
-from outlast.gateway.values import values_of
+from outlast.gateway.values import told
 
 
 @dataclass(slots=True)
@@ -65,9 +63,8 @@ def _marked(event_id: int, at: int, event: e.MarkerRecorded) -> Step:
     """Return a marker with what it says: the name and the value of what was published, the text of a note."""
     details = event.details or {}
     names = [name for name in details if event.marker_name == PUBLISH]
-    told = [msgspec.json.encode(value).decode() for value in values_of(tuple(details.values()))]
     name = " ".join([event.marker_name, *names])
-    return Step(event_id, "marker", name, "recorded", at, at, detail=", ".join(told))
+    return Step(event_id, "marker", name, "recorded", at, at, detail=", ".join(map(told, details.values())))
 
 
 def _closed(event_id: int, at: int, event: e.Event) -> Step | None:

@@ -134,7 +134,7 @@ async def look_at(arguments: Arguments, look: Look) -> int:
 def _shown(arguments: Arguments, info: WorkflowInfo, events: list[Recorded], now: int) -> str:
     steps = steps_of(events)
     if mode_of(arguments) != "json":
-        return told(info, events, steps, raw=arguments.raw, now=now)
+        return run_told(info, events, steps, raw=arguments.raw, now=now)
     return json_line(
         WorkflowShown(
             workflow=workflow_out(info),
@@ -185,7 +185,7 @@ def _event_line(arguments: Arguments, recorded: Recorded) -> str:
     return f"{out.event_id:>6}  {instant_text(recorded[1])}  {out.kind}  {fields_text(out.fields)}".rstrip() + "\n"
 
 
-def told(info: WorkflowInfo, events: list[Recorded], steps: list[Step], *, raw: bool, now: int) -> str:
+def run_told(info: WorkflowInfo, events: list[Recorded], steps: list[Step], *, raw: bool, now: int) -> str:
     """Return a run for people: its head, and its steps or, if ``raw``, its events."""
     lines = [
         f"{clean(info.workflow_id)}  {clean(info.type)}  {info.status.value.replace('_', ' ')}",
@@ -197,8 +197,8 @@ def told(info: WorkflowInfo, events: list[Recorded], steps: list[Step], *, raw: 
     if info.status is RunStatus.RUNNING:
         lines.append(f"  waits for {clean(waits_for(info, now=now))}")
     lines += [
-        f"  published {clean(f'{name} = {json_line(value).strip()}')}"
-        for name, value in workflow_out(info).published.items()
+        f"  published {clean(cut(f'{name} = {told(value)}', VALUE_SHOWN))}"
+        for name, value in (info.published or {}).items()
     ]
     if info.warning:
         lines.append(f"  warning   {clean(info.warning)}")

@@ -86,9 +86,11 @@ class KeyRing:
         return f"<keys {', '.join(self._keys)}; current {self._current}>"
 
     def current(self) -> tuple[str, bytes]:
+        """Return the id and the key by which new values are written."""
         return self._current, self._keys[self._current]
 
     def find(self, key_id: str) -> bytes | None:
+        """Return the key of ``key_id``, None when it is not among them."""
         return self._keys.get(key_id)
 
 
