@@ -15,7 +15,7 @@ from outlast import App, workflow
 
 FEW = 10_000
 MANY = 100_000
-WAVE = 5_000  # started together
+WAVE = 1_000  # started together, the next when these are asleep
 
 app = App("memory:")
 
@@ -44,8 +44,8 @@ async def sleep_until(count: int, there: int) -> None:
 
 
 def measure(*, full: bool) -> list[Figure]:
-    """Return what ninety thousand more cost (nine thousand in a small run), and one of the first ones."""
-    few, many = (FEW, MANY) if full else (FEW // 5, MANY // 5)
+    """Return what ninety thousand more cost (ten thousand in a small run), and what the first ones do."""
+    few, many = FEW, MANY if full else 2 * FEW
     with fresh_store() as store:
         app.store = store
         with app:
