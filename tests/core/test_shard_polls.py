@@ -57,6 +57,35 @@ def test_a_poll_asked_again_after_a_restart_gives_the_same_leases() -> None:
     assert again.tasks == first.tasks
 
 
+def test_the_oldest_answers_of_polls_are_forgotten_when_they_have_too_many_leases() -> None:
+    world = World(config=ShardConfig(poll_leases_max=3))
+    world.enqueue("a")
+    world.enqueue("b")
+    world.poll(poll_id="p")
+    world.enqueue("c")
+    world.enqueue("d")
+    second = world.poll(poll_id="q")
+
+    forgotten = world.poll(poll_id="p")
+    again = world.poll(poll_id="q")
+
+    assert [lease.token.task_id for lease in second.tasks] == ["c", "d"]
+    assert not forgotten.tasks
+    assert again == second
+
+
+def test_an_answer_with_more_leases_than_are_kept_is_kept_alone() -> None:
+    world = World(config=ShardConfig(poll_leases_max=1))
+    world.enqueue("a")
+    world.enqueue("b")
+    first = world.poll(poll_id="p")
+
+    again = world.poll(poll_id="p")
+
+    assert len(first.tasks) == 2
+    assert again == first
+
+
 def test_a_held_poll_that_is_asked_again_is_answered_empty() -> None:
     world = World()
     poll = i.Poll(poll_id="p", worker="one", queues=("default",), task_types=("job",), slots=1, wait=MINUTE)

@@ -85,6 +85,7 @@ QUERIES_MAX: Final = 1_000  # queries that wait for a worker's answer
 QUERIES_OF_POLL_MAX: Final = 100  # given out with one poll: they need no slot, but a thread
 POLLS_MAX: Final = 10_000  # workers' requests for work that wait
 POLL_ANSWERS_MAX: Final = 10_000  # answered poll ids kept, to give the same leases again
+POLL_LEASES_MAX: Final = 20_000  # leases in those answers: two of the largest that a worker can ask for
 
 NAMES_MAX: Final = 20_000  # (queue, type) pairs that workers poll for, and as many that have ready tasks in memory
 QUEUES_MAX: Final = 10_000  # task queues of one namespace that have ever had a task: each has stored counters

@@ -37,6 +37,7 @@ class ShardConfig:
     queries_max: int = limits.QUERIES_MAX
     polls_max: int = limits.POLLS_MAX
     poll_answers_max: int = limits.POLL_ANSWERS_MAX
+    poll_leases_max: int = limits.POLL_LEASES_MAX
     continue_as_new_events: int = limits.CONTINUE_AS_NEW_EVENTS
     history_events_max: int = limits.HISTORY_EVENTS_MAX
     parked_bytes_max: int = limits.PARKED_BYTES_MAX

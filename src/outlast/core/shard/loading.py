@@ -235,6 +235,7 @@ def adopt(shard: Shard, task: Task) -> Task:
         key = poll_key(task.namespace, task.worker, task.status.poll_id)
         task_ids, given = shard.poll_answers.get(key, ([], []))
         shard.poll_answers[key] = ([*task_ids, task.task_id], given)
+        shard.poll_leases += 1
     return task
 
 

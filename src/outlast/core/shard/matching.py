@@ -302,12 +302,20 @@ def lease_of(shard: Shard, task: Task) -> TaskLease:
 
 
 def _remember(shard: Shard, key: str, leased: list[TaskLease], given: list[WorkflowTask]) -> None:
-    shard.poll_answers[key] = (
+    """Keep what a poll was given, and forget the oldest answers while there are too many of them or of their leases.
+
+    A repeat of a forgotten poll is a new one; its old leases run out.
+    """
+    answers, config = shard.poll_answers, shard.config
+    before = answers.pop(key, ([], []))
+    answers[key] = (
         [item.token.task_id for item in leased],
         [(item.token.run_id, item.token.dispatch) for item in given],
     )
-    while len(shard.poll_answers) > shard.config.poll_answers_max:
-        shard.poll_answers.popitem(last=False)
+    shard.poll_leases += len(leased) + len(given) - len(before[0]) - len(before[1])
+    while len(answers) > config.poll_answers_max or (shard.poll_leases > config.poll_leases_max and len(answers) > 1):
+        _, (task_ids, turned) = answers.popitem(last=False)
+        shard.poll_leases -= len(task_ids) + len(turned)
 
 
 def _answer_again(shard: Shard, key: str, poll_id: str) -> Work | None:

@@ -156,6 +156,7 @@ class Shard:
     poll_answers: OrderedDict[str, tuple[list[str], list[tuple[str, int]]]] = field(
         default_factory=OrderedDict[str, tuple[list[str], list[tuple[str, int]]]]
     )  # poll key -> leased tasks, (run, dispatch)
+    poll_leases: int = 0  # how many all of those answers have
     workers: OrderedDict[WorkerName, WorkerSeen] = field(default_factory=OrderedDict[WorkerName, WorkerSeen])
     types_seen: OrderedDict[TaskQueue, int] = field(
         default_factory=OrderedDict[TaskQueue, int]
