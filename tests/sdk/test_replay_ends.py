@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,6 +117,22 @@ async def ends_in_the_middle() -> None:
     finally:
         ended.append("finally")
         await refund.execute("o-1")
+
+
+async def sleeps() -> None:
+    await workflow.sleep("1d")
+
+
+async def waits_for_many_things() -> None:
+    async with asyncio.timeout(60):
+        await asyncio.gather(
+            charge.execute("o-1"), workflow.sleep("2d"), go.receive(), workflow.wait_until(lambda: False)
+        )
+
+
+def runs_in_memory() -> int:
+    """Return how many runs of this process have not been freed."""
+    return sum(type(found) is WorkflowRun for found in gc.get_objects())
 
 
 async def endless() -> None:
@@ -305,6 +321,25 @@ def test_a_closed_run_leaves_no_trace_and_issues_nothing() -> None:
 
     assert before == 1
     assert ended == ["finally"]
+
+
+@pytest.mark.parametrize("function", [sleeps, waits_for_many_things, ends_in_the_middle])
+def test_a_closed_run_is_freed_at_once_without_the_collector(function: Callable[..., Any]) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        stage = Stage(mode="kept").start(function)
+        stage.turn()
+        run = stage.run
+        assert run is not None
+        before = runs_in_memory()
+
+        run.close()
+        del stage, run
+
+        assert before - runs_in_memory() == 1
+    finally:
+        gc.enable()
 
 
 def test_a_run_that_never_comes_to_rest_can_be_given_up() -> None:

@@ -54,6 +54,25 @@ class Timers(Protocol):
         ...
 
 
+class _Gone:
+    """The timers of a run that was disposed of. A loop that held its run would keep both until a collector looks."""
+
+    def start(self, handle: "TimerHandle", delay: float) -> str:  # noqa: ARG002 - the protocol's
+        raise Abandoned
+
+    def drop(self, timer_id: str) -> None:
+        """There is none."""
+
+    def now(self) -> float:
+        return 0.0
+
+    def lost(self, context: dict[str, Any]) -> None:
+        """Take no note: nobody would read it."""
+
+
+_GONE: Final = _Gone()
+
+
 class Future(asyncio.Future[Any]):
     """A future that hashes by its number in the loop."""
 
@@ -283,11 +302,21 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             coroutine: Any = task.get_coro()
             if not task.done() and coroutine is not None:
                 _end(coroutine.close)
+                _let_go(task)
         for generator in self._generators:
             _end(partial(generator.aclose().send, None))
         self.tasks.clear()
         self._generators.clear()
         self._ready.clear()
+        self.timers = _GONE  # the run, which holds this loop
+
+
+def _let_go(task: Task) -> None:
+    """Have nobody told of ``task`` and it of nothing: a task and what it waits for hold each other, and the run with them."""
+    waited_for: Any = getattr(task, "_fut_waiter", None)
+    for future in (task, waited_for):
+        for callback, _ in getattr(future, "_callbacks", None) or ():
+            future.remove_done_callback(callback)
 
 
 class Entered:

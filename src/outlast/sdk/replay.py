@@ -134,10 +134,17 @@ class WorkflowRun(Verbs):
         else:
             with self.loop.enter():
                 self._context.run(self.loop.dispose)
-        self.timers.clear()
-        self.activities.clear()
-        self.conditions.clear()
-        self.mailboxes.clear()
+        # All that refers back to the run: it is freed now, and not when a collector looks, thousands of runs later.
+        self._context, self._main = contextvars.Context(), None
+        for held in (
+            self.timers,
+            self.activities,
+            self.conditions,
+            self.mailboxes,
+            self._signal_methods,
+            self.scheduled,
+        ):
+            held.clear()
 
     # Cutting events into turns.
 

@@ -11,7 +11,7 @@ import apsw
 from outlast.store.base import StoreError
 
 PAGE_BYTES: Final = 8192  # rows of about 1 KB: fewer levels and overflow pages than with 4096, measured
-CACHE_KIB: Final = 12_288  # per connection
+CACHE_KIB: Final = 12_288  # per connection; the system caches the file as well, and a larger one made no commit cheaper
 BUSY_MILLISECONDS: Final = 5_000  # how long one statement waits for a lock of another program
 STATEMENTS_KEPT: Final = 512  # prepared; the most that apsw takes, which drops what was not used for so long
 APPLICATION_ID: Final = 0x4F55544C  # "OUTL" in the file's header
