@@ -292,3 +292,20 @@ def test_a_run_that_is_forgotten_while_it_is_asked_answers_that_it_is_gone() -> 
     reply = world.answers[ticket]
     assert isinstance(reply, replies.Refused)
     assert reply.code == "workflow_not_found"
+
+
+def test_a_run_is_not_forgotten_while_a_worker_reads_it_for_a_query() -> None:
+    world = waiting_run(config=ShardConfig(idempotency_window=1))
+    world.terminate()
+    run_id = world.run_info().run_id
+    ticket = world.send(query_of())
+    world.now += 2
+    wanted = Forget(runs=(run_id,), closed_before=world.now + 1)
+
+    (task,) = world.poll("two").queries
+    meanwhile = world.ask(wanted, Forgotten)
+    answer(world, task, worker="two")
+    after = world.ask(wanted, Forgotten)
+
+    assert (meanwhile, after) == (Forgotten(), Forgotten(runs=1))
+    assert world.answers[ticket] == replies.QueryAnswered(result=(payload("3"),))

@@ -77,6 +77,11 @@ class Client:
         """Begin."""
         self.process.after(self._chance.randrange(SECOND // 2), "client begins", self._next)
 
+    def go_on(self, calls: int) -> None:
+        """Do so many calls more, about what it knows from before too."""
+        self.calls_left = calls
+        self.boot()
+
     # -- what it does --
 
     def _next(self) -> None:
@@ -286,6 +291,8 @@ class Client:
                 entry.reply = reply
                 entry.attempts = call.sent
                 self._ledger.open_calls -= 1
+                if isinstance(reply, replies.Refused) and reply.code in {"workflow_not_found", "task_not_found"}:
+                    self._coverage.hit("asked_for_forgotten")
                 if then is not None:
                     then(reply)
 

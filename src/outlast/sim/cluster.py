@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, fields
 from outlast.core.inputs import Poll
 from outlast.core.replies import Refused, Reply, Work
 from outlast.core.shard.config import ShardConfig
-from outlast.core.units import MILLISECOND, SECOND
+from outlast.core.units import DAY, HOUR, MILLISECOND, SECOND
 from outlast.core.writes import Batch, Claim
 from outlast.sim.checkers.bounds import Bounds
 from outlast.sim.checkers.durability import Durability
 from outlast.sim.checkers.feed import Feed
 from outlast.sim.checkers.liveness import drained, require_drained, require_same_rows
 from outlast.sim.checkers.ownership import Ownership
+from outlast.sim.checkers.retention import Retention
 from outlast.sim.checkers.runs import Runs
 from outlast.sim.checkers.tasks import Tasks
 from outlast.sim.client import Client
@@ -26,6 +27,7 @@ from outlast.sim.network import Network
 from outlast.sim.node import Node, Ticket
 from outlast.sim.program import SIGNALS
 from outlast.sim.scene import Scene
+from outlast.sim.sweeper import Sweeper
 from outlast.sim.violation import Violation
 from outlast.sim.worker import Worker
 
@@ -38,16 +40,22 @@ class Watch:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self.ownership = Ownership(scene)
-        self.durability = Durability(scene)
-        self.tasks = Tasks(scene)
-        self.runs = Runs(scene)
         self.bounds = Bounds(scene)
         self.feed = Feed(scene)
+        self.retention = Retention(scene)
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin with nothing said and nothing out."""
+        self.durability = Durability(self.scene)
+        self.tasks = Tasks(self.scene)
+        self.runs = Runs(self.scene)
 
     def applied(self, batch: Batch, owner: str) -> None:
         """Take a commit in."""
         self.ownership.before(batch, owner)
         change = self.scene.mirror.apply(batch, owner, self.scene.kernel.now)
+        self.retention.committed(change)
         self.runs.committed(change)
         self.tasks.committed(change)
         self.bounds.committed(change)
@@ -120,6 +128,7 @@ class Cluster:
         self.disk = Disk(self.kernel, faults, scene.log, scene.coverage, self.watch)
         self.watch.feed.read_from(self.disk.tables)
         self._minted = 0
+        self._sweeper: Sweeper | None = None
         self._chance = self.kernel.stream("cluster", "faults")
         self.nodes = [self._node(n) for n in range(config.load.nodes)]
         self.workers = [self._worker(n) for n in range(config.load.workers)]
@@ -180,13 +189,44 @@ class Cluster:
         for client in self.clients:
             client.boot()
         kernel.run(until=START + config.load.warm_up)
+        self._chaos_and_after()
+        if config.day_after:
+            self._day_after()
+
+    def _chaos_and_after(self) -> None:
+        kernel, config = self.kernel, self.config
         kernel.note("chaos")
         config.faults.live = True
         self._set_faults()
-        kernel.run(until=START + config.load.warm_up + config.load.chaos)
+        kernel.run(until=kernel.now + config.load.chaos)
         self._heal()
         self._drain()
         self._last_check()
+
+    def _day_after(self) -> None:
+        """Let everything stand still until keys are over, then go on: what has ended is forgotten beside new work."""
+        kernel, scene = self.kernel, self.scene
+        kernel.note("a day later")
+        for node in self.nodes:
+            node.crash()
+        for worker in self.workers:
+            worker.crash()
+        before = kernel.now
+        kernel.run(until=before + DAY + HOUR)
+        scene.healed_at = 0
+        scene.ledger.entries.clear()
+        scene.ledger.handler_runs.clear()
+        self.watch.begin()
+        for node in self.nodes:
+            node.boot()
+        for worker in self.workers:
+            worker.start_again()
+        for client in self.clients:
+            client.go_on(self.config.load.calls // 2 + 2)
+        self._sweeper = Sweeper(kernel, self.nodes, self.disk, NAMESPACES, before=before, done=self._over)
+        self._sweeper.begin()
+        self._chaos_and_after()
+        self.watch.retention.finish(self._sweeper.left())
 
     def _heal(self) -> None:
         kernel, config = self.kernel, self.config
@@ -230,7 +270,8 @@ class Cluster:
         require_drained(self.scene, bound)
 
     def _over(self) -> bool:
-        return drained(self.scene) and not any(client.calls_left for client in self.clients)
+        swept = self._sweeper is None or not self._sweeper.left()
+        return swept and drained(self.scene) and not any(client.calls_left for client in self.clients)
 
     def _bound(self) -> int:
         """Return how long everything may take after healing: from the work offered, not a fixed time."""

@@ -102,6 +102,10 @@ _declare(
     feed_page_was_full="a page of the feed ended at its bounds",
     feed_pruned="the beginning of a feed was dropped",
     feed_cursor_expired="a cursor was refused because events behind it had been dropped",
+    run_forgotten="a run that closed long ago was forgotten",
+    task_forgotten="a task that closed long ago was forgotten",
+    forgotten_id_used_again="a workflow was started under the id of one that was forgotten",
+    asked_for_forgotten="somebody asked for what was forgotten",
     clock_behind="a node's clock was behind what the shard had seen",
 )
 

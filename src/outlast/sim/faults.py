@@ -199,13 +199,14 @@ class Config:
     seed: int
     single: bool
     skew: int
+    day_after: bool = False  # a day later it all goes on, and what ended is forgotten meanwhile
     faults: Faults = field(default_factory=Faults)
     knobs: Knobs
     load: Load
 
     def lines(self) -> list[str]:
         """Return the configuration for people, without what is absent."""
-        parts = [f"seed={self.seed} single={self.single} skew={self.skew / 1e6:.0f}ms"]
+        parts = [f"seed={self.seed} single={self.single} day_after={self.day_after} skew={self.skew / 1e6:.0f}ms"]
         for group in (self.faults, self.knobs, self.load):
             values = [(item.name, getattr(group, item.name)) for item in fields(group)]
             parts.append(" ".join(f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
@@ -236,4 +237,5 @@ def draw_config(seed: int) -> Config:
     if busy:
         knobs.window_max, knobs.window_low = 4, 2
         faults.load_slow = max(faults.load_slow, 0.15)
-    return Config(seed=seed, single=single, skew=skew, faults=faults, knobs=knobs, load=load)
+    day_after = not busy and chance.random() < 0.3
+    return Config(seed=seed, single=single, skew=skew, day_after=day_after, faults=faults, knobs=knobs, load=load)

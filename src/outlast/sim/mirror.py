@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 from outlast.core import codec
 from outlast.core import events as e
@@ -37,6 +38,8 @@ class Change:
     events: list[tuple[str, int, int, e.Event]] = field(default_factory=list[tuple[str, int, int, e.Event]])
     parked: list[tuple[str, int, e.Event]] = field(default_factory=list[tuple[str, int, e.Event]])
     counted: dict[tuple[str, str], None] = field(default_factory=dict[tuple[str, str], None])  # counts that moved
+    forgotten_runs: list[RunRow] = field(default_factory=list[RunRow])
+    forgotten_tasks: list[TaskRow] = field(default_factory=list[TaskRow])
     unparked: dict[str, list[e.Timed]] = field(default_factory=dict[str, list[e.Timed]])  # parked before, and no more
 
 
@@ -66,6 +69,8 @@ class Mirror:
         self.signal_ids: dict[tuple[str, str, str], str] = {}  # (namespace, workflow id, request id) -> run id
         self.recorded_signals: dict[tuple[str, str, str], None] = {}  # of them, those that a history holds
         self.versions: dict[str, list[tuple[int, int]]] = {}  # run id -> (batch number, events)
+        self.gone: dict[str, int] = {}  # what was forgotten, run or task, with when it had closed
+        self.gone_names: dict[tuple[str, str], None] = {}  # workflow ids that had runs which were forgotten
 
     def apply(self, batch: Batch, owner: str, now: int) -> Change:
         """Take one commit in and say what it changed."""
@@ -83,14 +88,14 @@ class Mirror:
             at, event = codec.decode_timed(parked_row.blob)
             change.parked.append((parked_row.run_id, at, event))
         for run_id, run in batch.runs.items():
-            require(run_id not in self.runs, 6, "run_added_twice", run_id)
+            require(run_id not in self.runs and run_id not in self.gone, 6, "run_added_twice", run_id)
             self._take_run(batch, None, run, change)
         for run_id, run_move in batch.run_moves.items():
             require(run_id in self.runs, 6, "moved_run_missing", run_id)
             old_run = self.runs[run_id]
             self._take_run(batch, old_run, run_after(old_run, run_move), change)
         for task_id, task in batch.tasks.items():
-            require(task_id not in self.tasks, 6, "task_added_twice", task_id)
+            require(task_id not in self.tasks and task_id not in self.gone, 6, "task_added_twice", task_id)
             self._take_task(None, task, change)
         for task_id, task_move in batch.task_moves.items():
             require(task_id in self.tasks, 6, "moved_task_missing", task_id)
@@ -106,7 +111,30 @@ class Mirror:
             self.timers_of.setdefault(timer.target, {})[key] = timer
         self.dedup.update(batch.dedup)
         self.counters.update(batch.counters)
+        self._forget(change)
         return change
+
+    def _forget(self, change: Change) -> None:
+        """Take out what a commit forgets. The caller checks that it might."""
+        for run_id in change.batch.forgotten_runs:
+            require(run_id in self.runs, 69, "forgotten_run_missing", run_id)
+            run = self.runs.pop(run_id)
+            change.forgotten_runs.append(run)
+            self._count(change, (run.namespace, f"runs:{run.status}"), -1)
+            of_run: tuple[dict[str, Any], ...] = (self.states, self.history, self.folds, self.parked, self.versions)
+            for rows in of_run:
+                rows.pop(run_id, None)
+            self.gone[run_id] = run.closed_at
+            self.gone_names[run.namespace, run.workflow_id] = None
+        for task_id in change.batch.forgotten_tasks:
+            require(task_id in self.tasks, 69, "forgotten_task_missing", task_id)
+            task = self.tasks.pop(task_id)
+            change.forgotten_tasks.append(task)
+            self._count(change, (task.namespace, f"tasks:{task.queue}:{task.state.value}"), -1)
+            of_task: tuple[dict[str, Any], ...] = (self.specs, self.statuses, self.attempts)
+            for rows in of_task:
+                rows.pop(task_id, None)
+            self.gone[task_id] = task.closed_at
 
     def signals_of(self, run_id: str) -> int:
         """Return how many signals the run has taken, parked ones too."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from outlast.core.events import Timed
-from outlast.core.inputs import Poll, Request, ReturnTasks
+from outlast.core.inputs import Poll, Request, ReturnTasks, ShardRequest
 from outlast.core.replies import Refused, Reply, Work, WorkflowTask
 from outlast.core.shard.config import ShardConfig
 from outlast.core.shard.core import ShardCore
@@ -39,7 +39,7 @@ class Ticket:
     caller: "Caller | None"
     attempt: int
     namespace: str
-    request: Request
+    request: ShardRequest
     gone: bool = False
 
 
@@ -290,8 +290,25 @@ class Node:
 
     def _flush(self) -> None:
         core = self.core
-        if core is None:
+        if core is None or not self._drain(core):
             return
+        batch = core.take_batch(now=self.clock.now())
+        # What saw nothing new may be answered without a commit.
+        if not self._drain(core):
+            return
+        if batch is not None:
+            require(not self._in_flight, 11, "two_batches_in_flight", batch.number)
+            self._in_flight = True
+            if self._gathered >= 5:
+                self._coverage.hit("batch_gathered")
+            self._gathered = 0
+            self._disk.commit(
+                self.process, self.owner, batch, lambda outcome: self._committed(core, batch.number, outcome)
+            )
+        self._set_wake()
+
+    def _drain(self, core: ShardCore) -> bool:
+        """Act on what the core asks for; return whether it goes on."""
         stepped: StepDown | None = None
         for output in core.take_outputs():
             match output:
@@ -303,18 +320,7 @@ class Node:
                     stepped = output  # what was handed in after it is answered behind it
         if stepped is not None:
             self._step_down(stepped)
-            return
-        batch = core.take_batch(now=self.clock.now())
-        if batch is not None:
-            require(not self._in_flight, 11, "two_batches_in_flight", batch.number)
-            self._in_flight = True
-            if self._gathered >= 5:
-                self._coverage.hit("batch_gathered")
-            self._gathered = 0
-            self._disk.commit(
-                self.process, self.owner, batch, lambda outcome: self._committed(core, batch.number, outcome)
-            )
-        self._set_wake()
+        return stepped is None
 
     def _loader(self, core: ShardCore, load_id: int) -> Callable[[Page], None]:
         def loaded(page: Page) -> None:
@@ -411,13 +417,19 @@ class Node:
         if self.core is None or not (work.tasks or work.workflow_tasks):
             return
         self._log.hit("lease_returned")
-        self._tickets += 1
         request = ReturnTasks(
             tokens=tuple(lease.token for lease in work.tasks),
             workflow_tokens=tuple(task.token for task in work.workflow_tasks),
             worker=poll.worker,
         )
-        own = Ticket(self._tickets, None, 0, ticket.namespace, request)
+        self.ask_own(request, ticket.namespace)
+
+    def ask_own(self, request: ShardRequest, namespace: str) -> None:
+        """Hand the core what the node itself asks for; nobody waits for the answer."""
+        if self.core is None:
+            return
+        self._tickets += 1
+        own = Ticket(self._tickets, None, 0, namespace, request)
         self._open[own.number] = own
         self._mailbox.append(own)
         self._set_turn()

@@ -4,10 +4,9 @@ Each is a patch for the life of one run, taken back afterwards; there is no trac
 the simulation no longer finds is a fault of the simulation.
 """
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from outlast.core import replies
 from outlast.core.events import TimerFired
@@ -17,6 +16,7 @@ from outlast.core.shard import (
     dedup,
     due,
     enqueue,
+    forget,
     gate,
     gather,
     histories,
@@ -36,64 +36,9 @@ from outlast.core.shard.outputs import Answer
 from outlast.core.units import MILLISECOND
 from outlast.core.writes import Batch, CommitOutcome, LoadLeasedTasks, LoadTimers, Page
 from outlast.sim import disk as disk_module
+from outlast.sim.planting import Patches, plant
 from outlast.store.memory import reading as memory_reading
 from outlast.store.memory.tables import Tables
-
-Patch = Callable[["Patches"], None]
-
-
-class Patches:
-    """What one plant has changed, so that it can be changed back."""
-
-    def __init__(self) -> None:
-        self._before: list[tuple[Any, str, Any]] = []
-
-    def put(self, owner: Any, name: str, value: Any) -> Any:
-        """Replace an attribute and return what was there."""
-        before: Any = getattr(owner, name)
-        self._before.append((owner, name, before))
-        setattr(owner, name, value)
-        return before
-
-    def undo(self) -> None:
-        """Put everything back, the last change first."""
-        while self._before:
-            owner, name, value = self._before.pop()
-            setattr(owner, name, value)
-
-
-@dataclass(frozen=True, slots=True)
-class Plant:
-    """One bug: what it is in words, and how to plant it."""
-
-    name: str
-    text: str
-    patch: Patch
-
-
-PLANTS: Final[dict[str, Plant]] = {}
-
-
-def _plant(text: str) -> Callable[[Patch], Patch]:
-    def declare(patch: Patch) -> Patch:
-        name = patch.__name__.removeprefix("_")
-        PLANTS[name] = Plant(name, text, patch)
-        return patch
-
-    return declare
-
-
-@contextmanager
-def planted(name: str) -> Generator[None]:
-    """Run with the named bug in place; an empty name means none."""
-    patches = Patches()
-    try:
-        if name:
-            PLANTS[name].patch(patches)
-        yield
-    finally:
-        patches.undo()
-
 
 # --- the store -----------------------------------------------------------------------------------------------------------
 
@@ -107,7 +52,7 @@ def _forced(tables: Tables, batch: Batch, apply: Callable[[Tables, Batch], Commi
     return outcome
 
 
-@_plant("the store does not look at the fence")
+@plant("the store does not look at the fence")
 def _no_fence(patches: Patches) -> None:
     def apply(self: Tables, batch: Batch) -> CommitOutcome:
         return _forced(self, batch, before)
@@ -115,7 +60,7 @@ def _no_fence(patches: Patches) -> None:
     before = patches.put(Tables, "apply", apply)
 
 
-@_plant("the fence is read when the batch is sent, and not locked until it is applied")
+@plant("the fence is read when the batch is sent, and not locked until it is applied")
 def _fence_by_read(patches: Patches) -> None:
     def commit(self: disk_module.Disk, process: Any, owner: str, batch: Batch, done: Any) -> None:
         if batch.fence == self.tables.held.fence:
@@ -146,12 +91,12 @@ def _early(patches: Patches, which: Callable[[replies.Reply], bool]) -> None:
     before = patches.put(gate.Gate, "answer", answer)
 
 
-@_plant("starts and enqueues are acknowledged before their batch has committed")
+@plant("starts and enqueues are acknowledged before their batch has committed")
 def _ack_before_commit(patches: Patches) -> None:
     _early(patches, lambda reply: isinstance(reply, replies.WorkflowStarted | replies.TaskEnqueuedReply))
 
 
-@_plant("a repeated request is acknowledged while its first copy has not committed")
+@plant("a repeated request is acknowledged while its first copy has not committed")
 def _early_duplicate_ack(patches: Patches) -> None:
     def early(reply: replies.Reply) -> bool:
         if isinstance(reply, replies.Accepted):
@@ -161,7 +106,7 @@ def _early_duplicate_ack(patches: Patches) -> None:
     _early(patches, early)
 
 
-@_plant("work is given out before the batch that leases it has committed")
+@plant("work is given out before the batch that leases it has committed")
 def _dispatch_before_commit(patches: Patches) -> None:
     _early(patches, lambda reply: isinstance(reply, replies.Work))
 
@@ -169,7 +114,7 @@ def _dispatch_before_commit(patches: Patches) -> None:
 # --- doubt ---------------------------------------------------------------------------------------------------------------
 
 
-@_plant("after a commit of unknown outcome the owner goes on as if it were done")
+@plant("after a commit of unknown outcome the owner goes on as if it were done")
 def _carry_on_after_unknown(patches: Patches) -> None:
     def on_commit(self: ShardCore, number: int, outcome: CommitOutcome, *, now: int) -> None:
         before(self, number, CommitOutcome.DONE if outcome is CommitOutcome.UNKNOWN else outcome, now=now)
@@ -177,7 +122,7 @@ def _carry_on_after_unknown(patches: Patches) -> None:
     before = patches.put(ShardCore, "on_commit", on_commit)
 
 
-@_plant("a commit of unknown outcome is told to callers as a definite failure")
+@plant("a commit of unknown outcome is told to callers as a definite failure")
 def _unknown_taken_as_failed(patches: Patches) -> None:
     def take_outputs(self: ShardCore) -> list[Any]:
         outputs: list[Any] = before(self)
@@ -200,7 +145,7 @@ def _change_page(patches: Patches, change: Callable[[Any, Page], None]) -> None:
     before = patches.put(loading, "take_in", take_in)
 
 
-@_plant("a new owner does not watch the leases that it finds")
+@plant("a new owner does not watch the leases that it finds")
 def _recovery_forgets_leases(patches: Patches) -> None:
     def change(load: Any, page: Page) -> None:
         if isinstance(load, LoadLeasedTasks):
@@ -209,7 +154,7 @@ def _recovery_forgets_leases(patches: Patches) -> None:
     _change_page(patches, change)
 
 
-@_plant("a new owner puts the leased tasks that it finds back to ready")
+@plant("a new owner puts the leased tasks that it finds back to ready")
 def _recovery_resets_leases(patches: Patches) -> None:
     def adopt(shard: Any, task: Any) -> Any:
         known = task.task_id in shard.tasks
@@ -224,7 +169,7 @@ def _recovery_resets_leases(patches: Patches) -> None:
     before = patches.put(loading, "adopt", adopt)
 
 
-@_plant("timers are not read again by a new owner")
+@plant("timers are not read again by a new owner")
 def _timer_lost_at_reload(patches: Patches) -> None:
     def change(load: Any, page: Page) -> None:
         if isinstance(load, LoadTimers):
@@ -233,7 +178,7 @@ def _timer_lost_at_reload(patches: Patches) -> None:
     _change_page(patches, change)
 
 
-@_plant("what was parked is forgotten by a new owner")
+@plant("what was parked is forgotten by a new owner")
 def _parked_dropped(patches: Patches) -> None:
     def flush(shard: Any, run: Any, **_: Any) -> list[Any]:
         histories.drop_parked(shard, run)
@@ -242,7 +187,7 @@ def _parked_dropped(patches: Patches) -> None:
     patches.put(loading, "flush_parked", flush)
 
 
-@_plant("the window on ready tasks forgets that more is in the store")
+@plant("the window on ready tasks forgets that more is in the store")
 def _window_low_water_off(patches: Patches) -> None:
     def evict(self: window.Window[Any], *, number: int) -> list[Any]:
         dropped: list[Any] = before(self, number=number)
@@ -254,7 +199,7 @@ def _window_low_water_off(patches: Patches) -> None:
     before = patches.put(window.Window, "evict", evict)
 
 
-@_plant("what is dropped from a window is not remembered as missing from a page that is on its way")
+@plant("what is dropped from a window is not remembered as missing from a page that is on its way")
 def _evicted_rows_unnoted(patches: Patches) -> None:
     def evict(self: window.Window[Any], *, number: int) -> list[Any]:
         noted = len(self.left_out)
@@ -269,7 +214,7 @@ def _evicted_rows_unnoted(patches: Patches) -> None:
 # --- leases and attempts -------------------------------------------------------------------------------------------------
 
 
-@_plant("a completion is taken whatever lease its token is of")
+@plant("a completion is taken whatever lease its token is of")
 def _lease_check_off(patches: Patches) -> None:
     def check(task: Any, token: Any) -> None:
         if task.state is not replies.TaskState.LEASED:
@@ -278,7 +223,7 @@ def _lease_check_off(patches: Patches) -> None:
     before = patches.put(task_machine, "check", check)
 
 
-@_plant("an attempt is not counted when its lease is given")
+@plant("an attempt is not counted when its lease is given")
 def _attempt_not_counted(patches: Patches) -> None:
     def lease(task: Any, **given: Any) -> None:
         before(task, **given)
@@ -288,7 +233,7 @@ def _attempt_not_counted(patches: Patches) -> None:
     before = patches.put(task_machine, "lease", lease)
 
 
-@_plant("leases expire by their stored end although the engine stood still or has just taken over")
+@plant("leases expire by their stored end although the engine stood still or has just taken over")
 def _expiry_ignores_stall(patches: Patches) -> None:
     def end_after_stall(self: Any, end: int, *, since: int, term: int) -> int:
         del self, since, term
@@ -297,7 +242,7 @@ def _expiry_ignores_stall(patches: Patches) -> None:
     patches.put(state.Shard, "end_after_stall", end_after_stall)
 
 
-@_plant("that a handler has begun is not stored")
+@plant("that a handler has begun is not stored")
 def _begin_not_stored(patches: Patches) -> None:
     def begin(task: Any) -> bool:
         del task
@@ -306,7 +251,7 @@ def _begin_not_stored(patches: Patches) -> None:
     patches.put(task_machine, "begin", begin)
 
 
-@_plant("a heartbeat may set the end of a lease back")
+@plant("a heartbeat may set the end of a lease back")
 def _heartbeat_shortens(patches: Patches) -> None:
     def heartbeat(task: Any, item: Any, *, now: int, span: int) -> bool:
         before(task, item, now=now, span=span)
@@ -316,7 +261,7 @@ def _heartbeat_shortens(patches: Patches) -> None:
     before = patches.put(task_machine, "heartbeat", heartbeat)
 
 
-@_plant("a task that was canceled is retried")
+@plant("a task that was canceled is retried")
 def _cancel_forgotten_at_retry(patches: Patches) -> None:
     def after_failure(task: Any, failure: Any, *, now: int) -> Any:
         asked, task.status.cancel_requested = task.status.cancel_requested, False
@@ -327,7 +272,7 @@ def _cancel_forgotten_at_retry(patches: Patches) -> None:
     before = patches.put(task_machine, "after_failure", after_failure)
 
 
-@_plant("a request to bring a task back does it again when it comes again")
+@plant("a request to bring a task back does it again when it comes again")
 def _retry_repeated(patches: Patches) -> None:
     def find(shard: Any, namespace: str, scope: str, key: str) -> Any:
         return None if scope.startswith("retry/") else before(shard, namespace, scope, key)
@@ -338,7 +283,7 @@ def _retry_repeated(patches: Patches) -> None:
 # --- runs ----------------------------------------------------------------------------------------------------------------
 
 
-@_plant("a repeated signal is recorded again")
+@plant("a repeated signal is recorded again")
 def _signal_dedup_off(patches: Patches) -> None:
     def find(shard: Any, namespace: str, scope: str, key: str) -> Any:
         return None if scope.startswith("signal/") else before(shard, namespace, scope, key)
@@ -346,7 +291,7 @@ def _signal_dedup_off(patches: Patches) -> None:
     before = patches.put(dedup, "find", find)
 
 
-@_plant("a timer whose firing is parked fires again")
+@plant("a timer whose firing is parked fires again")
 def _timer_rearmed_twice(patches: Patches) -> None:
     def fire(shard: Any, run: Any, row: Any) -> None:
         before(shard, run, row)
@@ -358,7 +303,7 @@ def _timer_rearmed_twice(patches: Patches) -> None:
     before = patches.put(turns, "fire", fire)
 
 
-@_plant("timers fire a little early")
+@plant("timers fire a little early")
 def _timer_early(patches: Patches) -> None:
     def collect(shard: Any) -> Any:
         found = before(shard)
@@ -371,7 +316,7 @@ def _timer_early(patches: Patches) -> None:
     before = patches.put(due, "collect", collect)
 
 
-@_plant("a workflow task is taken from whoever answers, whatever its dispatch number")
+@plant("a workflow task is taken from whoever answers, whatever its dispatch number")
 def _stale_workflow_token_accepted(patches: Patches) -> None:
     def find_turn(shard: Any, token: Any, namespace: str) -> Any:
         run = shard.runs.get(token.run_id)
@@ -382,7 +327,7 @@ def _stale_workflow_token_accepted(patches: Patches) -> None:
     before = patches.put(turns, "find_turn", find_turn)
 
 
-@_plant("events that were parked are given ids that are in use")
+@plant("events that were parked are given ids that are in use")
 def _late_event_ids_reused(patches: Patches) -> None:
     def flush(shard: Any, run: Any, **given: Any) -> Any:
         parked = len(run.parked)
@@ -396,7 +341,7 @@ def _late_event_ids_reused(patches: Patches) -> None:
         patches.put(module, "flush_parked", flush)
 
 
-@_plant("a run that continues as new drops the signals that it has not received")
+@plant("a run that continues as new drops the signals that it has not received")
 def _continue_drops_signals(patches: Patches) -> None:
     def continue_run(shard: Any, old: Any, closed: Any, carried: list[Any]) -> Any:
         return before(shard, old, closed, carried[1:])
@@ -404,7 +349,7 @@ def _continue_drops_signals(patches: Patches) -> None:
     before = patches.put(runs, "continue_run", continue_run)
 
 
-@_plant("a run is closed though a signal has arrived that it has not seen")
+@plant("a run is closed though a signal has arrived that it has not seen")
 def _closed_over_unseen_signal(patches: Patches) -> None:
     def has_unseen(run: Any, closing: Any) -> bool:
         del run, closing
@@ -413,7 +358,7 @@ def _closed_over_unseen_signal(patches: Patches) -> None:
     patches.put(turns, "_has_unseen", has_unseen)
 
 
-@_plant("a counter is not moved when a task is canceled")
+@plant("a counter is not moved when a task is canceled")
 def _counter_forgotten(patches: Patches) -> None:
     def count_task(self: Any, task: Any, was: Any) -> None:
         if task.state is not replies.TaskState.CANCELED:
@@ -422,7 +367,7 @@ def _counter_forgotten(patches: Patches) -> None:
     before = patches.put(state.Shard, "count_task", count_task)
 
 
-@_plant("a poll that is asked again gets other work beside what it has")
+@plant("a poll that is asked again gets other work beside what it has")
 def _poll_forgotten(patches: Patches) -> None:
     def answer_again(shard: Any, key: Any, poll_id: Any) -> None:
         del shard, key, poll_id
@@ -430,7 +375,7 @@ def _poll_forgotten(patches: Patches) -> None:
     patches.put(matching, "_answer_again", answer_again)
 
 
-@_plant("the end of an activity is not told to its run when it is canceled")
+@plant("the end of an activity is not told to its run when it is canceled")
 def _activity_end_untold(patches: Patches) -> None:
     def after_close(shard: Any, task: Any, settled: Any, **given: Any) -> None:
         if task.run_id and task.state is replies.TaskState.EXPIRED:
@@ -440,7 +385,7 @@ def _activity_end_untold(patches: Patches) -> None:
     before = patches.put(tasks, "after_close", after_close)
 
 
-@_plant("a task is made ready before its delay or backoff is over")
+@plant("a task is made ready before its delay or backoff is over")
 def _ready_too_early(patches: Patches) -> None:
     def add(shard: Any, task: Any, *, delay: int) -> None:
         before(shard, task, delay=delay)
@@ -451,7 +396,7 @@ def _ready_too_early(patches: Patches) -> None:
     patches.put(enqueue, "add", add)
 
 
-@_plant("the feed tells the end of a task again with the next commit")
+@plant("the feed tells the end of a task again with the next commit")
 def _feed_tells_twice(patches: Patches) -> None:
     def begin_next(self: Any) -> None:
         closed = self.closed
@@ -461,7 +406,7 @@ def _feed_tells_twice(patches: Patches) -> None:
     before = patches.put(gather.Gather, "_begin_next", begin_next)
 
 
-@_plant("the feed leaves out the ends of leases that ran out")
+@plant("the feed leaves out the ends of leases that ran out")
 def _feed_leaves_out_lost(patches: Patches) -> None:
     def changes(self: Any, batch: Any) -> Any:
         kept = batch.attempts
@@ -473,7 +418,7 @@ def _feed_leaves_out_lost(patches: Patches) -> None:
     before = patches.put(gather.Gather, "_changes", changes)
 
 
-@_plant("a reader of the feed that goes on within a page of a history misses the rest of the page")
+@plant("a reader of the feed that goes on within a page of a history misses the rest of the page")
 def _feed_skips_rest(patches: Patches) -> None:
     def entries_of(rows: Any, *, after: Any, events_max: int) -> Any:
         found = before(rows, after=after, events_max=events_max)
@@ -482,9 +427,44 @@ def _feed_skips_rest(patches: Patches) -> None:
     before = patches.put(memory_reading, "entries_of", entries_of)
 
 
-@_plant("a query is answered before the code has been shown what had arrived")
+@plant("a query is answered before the code has been shown what had arrived")
 def _query_of_the_past(patches: Patches) -> None:
     def ready(shard: Any, query: Any) -> Any:
         return shard.runs.get(query.run_id)
 
     patches.put(queries, "_ready", ready)
+
+
+@plant("retention forgets a run that is open")
+def _open_run_forgotten(patches: Patches) -> None:
+    def forget_run(shard: Any, run_id: str, bound: int, namespace: str) -> bool:
+        run = shard.runs.get(run_id)
+        if run is None or not run.open:
+            done: bool = before(shard, run_id, bound, namespace)
+            return done
+        run.status, run.closed_at = replies.RunStatus.TERMINATED, 1
+        return bool(before(shard, run_id, bound, namespace))
+
+    before = patches.put(forget, "_forget_run", forget_run)
+
+
+@plant("retention forgets what its key still names")
+def _forgotten_within_the_window(patches: Patches) -> None:
+    def forget_all(shard: Any, request: Any, *, namespace: str) -> Any:
+        config, shard.config = shard.config, replace(shard.config, idempotency_window=0)
+        try:
+            return before(shard, request, namespace=namespace)
+        finally:
+            shard.config = config
+
+    before = patches.put(forget, "forget", forget_all)
+
+
+@plant("a page that was read before brings back what was forgotten")
+def _forgotten_comes_back(patches: Patches) -> None:
+    def forget_task(shard: Any, task_id: str, bound: int, namespace: str) -> Any:
+        done = before(shard, task_id, bound, namespace)
+        shard.forgotten.pop(task_id, None)
+        return done
+
+    before = patches.put(forget, "_forget_task", forget_task)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from outlast.core import limits
 from outlast.sim.coverage import Coverage
 from outlast.sim.faults import Config, FaultLog
 from outlast.sim.kernel import Kernel
@@ -20,4 +21,5 @@ class Scene:
     coverage: Coverage = field(default_factory=Coverage)
     log: FaultLog = field(default_factory=FaultLog)
     healed_at: int = 0
+    window: int = limits.IDEMPOTENCY_WINDOW  # how long a key binds; nothing is forgotten sooner
     acknowledged: int = 0  # highest batch number that an owner knows to be committed

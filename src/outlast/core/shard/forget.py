@@ -4,6 +4,7 @@ A run's activities are forgotten before the run: their rows would be found by no
 """
 
 from outlast.core.admin import Forget, Forgotten
+from outlast.core.shard import queries
 from outlast.core.shard.namespaces import is_ending
 from outlast.core.shard.state import Shard
 
@@ -28,6 +29,8 @@ def _forget_run(shard: Shard, run_id: str, before: int, namespace: str) -> bool:
         return False
     if run.pinned > shard.gate.committed:
         return False  # a batch on its way still writes it
+    if queries.is_with_worker(shard, run_id):
+        return False  # its history is being read
     del shard.runs[run_id]
     name = (run.namespace, run.workflow_id)
     if shard.latest.get(name) == run_id:

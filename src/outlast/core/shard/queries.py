@@ -51,6 +51,11 @@ def forget(shard: Shard, ticket: object) -> bool:
     return shard.queries.pop(number, None) is not None
 
 
+def is_with_worker(shard: Shard, run_id: str) -> bool:
+    """Say whether a worker has a query to the run in its hands."""
+    return any(query.given and query.run_id == run_id for query in shard.queries.values())
+
+
 def wake(shard: Shard) -> None:
     """Have matching look where a query can be given out, and have runs read that left memory meanwhile."""
     for query in [query for query in shard.queries.values() if not query.given]:

@@ -108,12 +108,16 @@ class Durability:
                 known = self._scene.mirror.tasks.get(reply.task_id)
                 if self._came_back(reply.task_id):
                     return  # it goes through the same states again
+                if reply.task_id in self._scene.mirror.gone:
+                    return
                 reached = known is not None and known.attempt >= reply.attempt - (known.state is TaskState.ENQUEUED)
                 ended = reply.state not in TERMINAL or (known is not None and known.state is reply.state)
                 require(reached and ended, 6, "read_of_uncommitted_task",
                         f"{reply.task_id}: {reply.state} attempt {reply.attempt}")  # fmt: skip
             case replies.TaskOutcomeReply():
                 ended_task = self._scene.mirror.tasks.get(reply.task_id)
+                if reply.task_id in self._scene.mirror.gone:
+                    return
                 is_so = ended_task is not None and ended_task.state is reply.state and ended_task.state in TERMINAL
                 is_so = is_so or self._came_back(reply.task_id)
                 require(is_so, 1, "task_outcome_early",
@@ -141,6 +145,8 @@ class Durability:
 
     def _start_refused(self, request: i.StartWorkflow, reply: replies.Refused) -> None:
         if reply.code not in {"workflow_already_open", "workflow_id_reuse_refused"}:
+            return
+        if reply.facts.get("run_id", "") in self._scene.mirror.gone:
             return
         row = self._scene.mirror.runs.get(reply.facts.get("run_id", ""))
         require(row is not None, 6, "refused_for_uncommitted_run", f"{request.run_id}: {reply.fact}")
@@ -174,7 +180,12 @@ class Durability:
     def _start(self, namespace: str, request: i.StartWorkflow, reply: replies.WorkflowStarted) -> None:
         hit = self._scene.coverage.hit
         row = self._scene.mirror.runs.get(reply.run_id)
-        require(row is not None, 1 if not reply.replayed else 4, "start_acknowledged_early", reply.run_id)
+        require(
+            row is not None or reply.run_id in self._scene.mirror.gone,
+            1 if not reply.replayed else 4,
+            "start_acknowledged_early",
+            reply.run_id,
+        )
         key = (namespace, reply.workflow_id, request.request_id)
         known = self._started.setdefault(key, reply.run_id)
         require(known == reply.run_id, 5, "one_request_two_runs", f"{key}: {known} and {reply.run_id}")
@@ -189,9 +200,18 @@ class Durability:
 
     def _enqueue(self, namespace: str, request: i.EnqueueTask, reply: replies.TaskEnqueuedReply) -> None:
         row = self._scene.mirror.tasks.get(reply.task_id)
-        require(row is not None, 1 if not reply.replayed else 4, "enqueue_acknowledged_early", reply.task_id)
+        require(
+            row is not None or reply.task_id in self._scene.mirror.gone,
+            1 if not reply.replayed else 4,
+            "enqueue_acknowledged_early",
+            reply.task_id,
+        )
         if not request.key:
             return
+        if self._keys.get((namespace, request.key)) in self._scene.mirror.gone:
+            # A key that is over names its task for as long as that is there, and is free afterwards.
+            del self._keys[namespace, request.key]
+            self._fingerprints.pop((namespace, request.key), None)
         known = self._keys.setdefault((namespace, request.key), reply.task_id)
         require(known == reply.task_id, 5, "one_key_two_tasks", f"{request.key}: {known} and {reply.task_id}")
         body = str((request.type, request.queue, request.input))
@@ -200,7 +220,7 @@ class Durability:
         if reply.replayed:
             self._scene.coverage.hit("duplicate_enqueue_replayed")
 
-    def _accepted(self, namespace: str, request: i.Request) -> None:
+    def _accepted(self, namespace: str, request: i.ShardRequest) -> None:
         mirror = self._scene.mirror
         match request:
             case i.SignalWorkflow():
@@ -209,8 +229,11 @@ class Durability:
             case i.CancelWorkflow() | i.TerminateWorkflow():
                 run_ids = [row.run_id for row in self._runs_of(namespace, request.workflow_id)]
                 asked = any(self._was_asked(run_id) for run_id in run_ids)
+                asked = asked or (namespace, request.workflow_id) in mirror.gone_names
                 require(asked, 1, "cancel_acknowledged_early", (namespace, request.workflow_id))
             case i.CancelTask():
+                if request.task_id in mirror.gone:
+                    return
                 row = mirror.tasks.get(request.task_id)
                 require(row is not None, 1, "cancel_of_nothing", request.task_id)
                 asked = mirror.statuses[request.task_id].cancel_requested
@@ -289,12 +312,16 @@ class Durability:
                         f"{done.token.run_id}: {answer.last_event_id} of {committed}")  # fmt: skip
 
     def _info(self, reply: replies.WorkflowInfo) -> None:
+        if reply.run_id in self._scene.mirror.gone:
+            return
         committed = len(self._scene.mirror.history.get(reply.run_id, ()))
         require(
             reply.events <= committed, 6, "read_of_uncommitted_run", f"{reply.run_id}: {reply.events} of {committed}"
         )
 
     def _outcome(self, reply: replies.WorkflowOutcome) -> None:
+        if reply.run_id in self._scene.mirror.gone:
+            return
         row = self._scene.mirror.runs.get(reply.run_id)
         require(row is not None and row.status == reply.status.value, 1, "outcome_before_commit", reply.run_id)
         require(reply.status is not replies.RunStatus.CONTINUED_AS_NEW, 35, "caller_not_handed_on", reply.run_id)
@@ -323,6 +350,8 @@ class Durability:
 
     def _entry(self, entry: Entry) -> None:
         mirror, reply, request = self._scene.mirror, entry.reply, entry.request
+        if getattr(reply, "run_id", "") in mirror.gone or getattr(reply, "task_id", "") in mirror.gone:
+            return
         match reply:
             case replies.WorkflowStarted():
                 row = mirror.runs.get(reply.run_id)
