@@ -65,6 +65,31 @@ def test_a_poll_waits_until_a_new_owner_has_read_all_leases() -> None:
     assert [lease.token for lease in work.tasks] == [lease.token for lease in given.tasks]
 
 
+def test_a_poll_behind_one_whose_caller_has_gone_waits_for_all_leases_too() -> None:
+    world = World()
+    world.enqueue(key="")
+    given = world.poll(poll_id="p", slots=1)
+    world.enqueue("u", key="")
+    world.hold_loads = True
+    world.restart()
+    first, again = (
+        world.send(
+            i.Poll(poll_id=poll_id, worker=worker, queues=("default",), task_types=("job", "pay"), slots=1, wait=SECOND)
+        )
+        for poll_id, worker in (("o", "two"), ("p", "one"))
+    )
+
+    world.forget(first)
+    before = again in world.answers
+    world.hold_loads = False
+    world.hand_in()
+
+    assert not before
+    work = world.answers[again]
+    assert isinstance(work, replies.Work)
+    assert [lease.token for lease in work.tasks] == [lease.token for lease in given.tasks]
+
+
 def test_inputs_that_wait_for_the_same_row_keep_their_order() -> None:
     world = World()
     world.start()

@@ -81,7 +81,10 @@ def next_ready(shard: Shard, loading: Loading) -> Admitted | None:
     What was read may show that it needs more: it then goes on waiting, in its place.
     """
     while (held := loading.lines.next_first()) is not None:
-        keys = [] if isinstance(held.admitted.input, Poll) else needs.of(shard, held.admitted)
+        is_poll = isinstance(held.admitted.input, Poll)
+        if is_poll and not loading.leases_read:
+            continue  # who stood before it has gone; what it waits for has not come
+        keys = [] if is_poll else needs.of(shard, held.admitted)
         absent_keys = [key for key in keys if not needs.known(shard, key)]
         loading.lines.extend(held, keys)
         if not absent_keys and loading.lines.leads(held):
