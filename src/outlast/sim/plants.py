@@ -36,9 +36,11 @@ from outlast.core.shard.outputs import Answer
 from outlast.core.units import MILLISECOND
 from outlast.core.writes import Batch, CommitOutcome, LoadLeasedTasks, LoadTimers, Page
 from outlast.sim import disk as disk_module
-from outlast.sim.planting import Patches, plant
+from outlast.sim.planting import PLANTS, Patches, plant, planted
 from outlast.store.memory import reading as memory_reading
 from outlast.store.memory.tables import Tables
+
+__all__ = ["PLANTS", "planted"]
 
 # --- the store -----------------------------------------------------------------------------------------------------------
 
