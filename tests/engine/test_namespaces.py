@@ -20,7 +20,7 @@ from outlast.core.feed import Place
 from outlast.core.inputs import CancelTask, DescribeTask, EnqueueTasks, ShardRequest, TerminateWorkflow
 from outlast.core.limits import PAYLOAD_INLINE_BYTES_MAX
 from outlast.core.payload import Payload
-from outlast.core.replies import Refused, Reply
+from outlast.core.replies import Refused, Reply, TasksEnqueued
 from outlast.core.shard.config import ShardConfig
 from outlast.core.units import HOUR
 from outlast.core.writes import CommitOutcome, RunRow, TaskRow
@@ -118,6 +118,30 @@ def test_limits_of_a_namespace_hold_from_the_next_request_on() -> None:
 
             assert caught.value.code == "rate_limited"
             assert float(caught.value.facts["retry_after"]) > 60
+
+    run(work)
+
+
+def test_faulty_items_take_nothing_of_the_rate_of_a_namespace() -> None:
+    async def work() -> None:
+        async with running() as (engine, transport):
+            await transport.call(shop())
+            other = InProcessTransport(engine, namespace="shop")
+            settings = NamespaceSettings(starts_per_second=0.001, starts_burst=2)
+            await transport.call(UpdateNamespace(name="shop", request_id="r2", settings=settings))
+
+            bad = tuple(a_task(type="") for _ in range(5))
+            first = await other.call(EnqueueTasks(items=(*bad, a_task())))
+            none = await other.call(EnqueueTasks(items=bad))
+            second = await other.call(EnqueueTasks(items=(a_task(), *bad)))
+            with pytest.raises(Busy):
+                await other.call(EnqueueTasks(items=(a_task(),)))
+
+            assert isinstance(first, TasksEnqueued)
+            assert isinstance(second, TasksEnqueued)
+            assert isinstance(none, TasksEnqueued)
+            assert [isinstance(item, Refused) for item in (first.items[-1], second.items[0])] == [False, False]
+            assert all(isinstance(item, Refused) for item in none.items)
 
     run(work)
 

@@ -17,6 +17,7 @@ from outlast.cli.text import VALUE_SHOWN, ago, clean, cut, instant, span
 from outlast.cli.watching import Render, shown
 from outlast.core.errors import NotFound
 from outlast.core.replies import RunStatus, TaskInfo, TaskState, WorkflowInfo
+from outlast.core.task import TERMINAL
 from outlast.core.waiting import at_activities
 from outlast.gateway.giving import why_task, why_workflow
 from outlast.gateway.values import told
@@ -26,9 +27,7 @@ LINES_SHOWN: Final = 8  # of one error
 EVENTS_READ: Final = 5_000
 
 _RUN_OPEN: Final = RunStatus.RUNNING
-_TASK_OPEN: Final = frozenset(
-    {TaskState.ENQUEUED, TaskState.HELD, TaskState.LEASED, TaskState.RETRY_WAIT, TaskState.UNCERTAIN}
-)
+_TASK_OPEN: Final = frozenset(TaskState) - TERMINAL
 
 
 def why(arguments: Arguments) -> int:

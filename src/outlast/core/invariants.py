@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from outlast.core import events as e
 from outlast.core.payload import Payload
 from outlast.core.replies import RunStatus, TaskState
+from outlast.core.task import TERMINAL
 from outlast.core.writes import AttemptRow, RunRow, RunState, TaskRow, TaskSpec, TimerKind, TimerRow
-
-TERMINAL = frozenset({TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELED, TaskState.EXPIRED})
 
 # Which state of a task's row may follow which, where one commit may hold several moves of it.
 EDGES: dict[TaskState, frozenset[TaskState]] = {

@@ -50,6 +50,7 @@ RETRY_FACTOR_MAX: Final = 1000  # a pause that grows faster is at its longest af
 GOOD_NAMES_MAX: Final = 4_096  # types and queues that were looked at and need not be again: they come with every item
 SPAN_MAX: Final = Nanos(100 * 365 * DAY)  # a sleep longer than this is a mistake
 
+STARTS_MAX: Final = 1_000_000  # of a namespace in a second, as its settings may allow
 NAMESPACES_MAX: Final = 1_000  # of an engine: each is looked through by every sweep
 
 # One run.

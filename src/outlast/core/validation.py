@@ -48,7 +48,6 @@ from outlast.core.inputs import (
 from outlast.core.retry import RetryPolicy
 
 NAMESPACE_LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.")
-STARTS_MAX: Final = 1_000_000  # of a namespace in a second
 DOTS: Final = frozenset({".", ".."})  # parts of an address that mean another place
 SHORT: Final = limits.KEY_BYTES_MAX // 4  # characters that are not too many bytes in any script
 
@@ -249,12 +248,12 @@ def _namespace_settings(settings: NamespaceSettings) -> None:
     _bounded("settings.description", settings.description, limits.DESCRIPTION_BYTES_MAX)
     check_span("settings.retention", settings.retention)
     _count("settings.payload_bytes_max", settings.payload_bytes_max, 0, limits.PAYLOAD_BYTES_MAX)
-    _count("settings.starts_burst", settings.starts_burst, 0, STARTS_MAX)
-    if not math.isfinite(settings.starts_per_second) or not 0 <= settings.starts_per_second <= STARTS_MAX:
+    _count("settings.starts_burst", settings.starts_burst, 0, limits.STARTS_MAX)
+    if not math.isfinite(settings.starts_per_second) or not 0 <= settings.starts_per_second <= limits.STARTS_MAX:
         raise Invalid(
             "invalid_request",
             f"settings.starts_per_second is {settings.starts_per_second}.",
-            remedy=f"Give a number from 0, for no limit, to {STARTS_MAX:,}.",
+            remedy=f"Give a number from 0, for no limit, to {limits.STARTS_MAX:,}.",
         )
 
 

@@ -219,13 +219,14 @@ class Engine:
             validate(request)
             if isinstance(request, UpdateNamespace | DeleteNamespace):
                 self.namespaces.find(request.name)
-            self.namespaces.admit(namespace, request, size=size, now=self.clock.now())
             if isinstance(request, StartWorkflows | EnqueueTasks):
                 faults = faults_of(request.items)
                 ticket, left = part_of(ticket, request, {n: refused(fault) for n, fault in faults.items()})
                 if left is None:
                     return
                 request = left
+            # What is faulty begins nothing, and so takes nothing of what the namespace may begin.
+            self.namespaces.admit(namespace, request, size=size, now=self.clock.now())
             if size > limits.PAYLOAD_INLINE_BYTES_MAX and has_big(request):
                 self._spawn(self._post_big(ticket, request, namespace, principal), "big-payloads")
                 return

@@ -15,6 +15,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from outlast.core import limits
+from outlast.core.counters import counted_by
 from outlast.core.errors import Invalid
 from outlast.core.replies import RunStatus, TaskState
 from outlast.core.units import Instant
@@ -80,13 +81,6 @@ async def count_by_counters(store: Counters, namespace: str, kind: str, state: s
         if of == kind and (not state or of_state == state) and (not queue or of_queue == queue):
             total += value
     return Count(count=total)
-
-
-def counted_by(name: str) -> tuple[str, str, str]:
-    """Return what the counter ``name`` counts: "runs" or "tasks" (or what is no count), in which queue, in which state."""
-    of, _, rest = name.partition(":")
-    queue, _, state = rest.rpartition(":")
-    return of, queue, state
 
 
 def run_filter(query: str, *, now: Instant) -> Predicate | None:

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from outlast.core import limits
+from outlast.core.counters import TASKS, counted_by
 from outlast.core.replies import TaskState
 from outlast.core.task import TERMINAL
-from outlast.engine.listing import counted_by
 from outlast.protocol.transport import QueueInfo, Queues, QueueType
 from outlast.store.base import Turns, Waiting
 
@@ -32,7 +32,7 @@ async def queues_of(store: Depths, namespace: str, queue: str = "") -> Queues:
     queues: dict[str, _Queue] = {queue: _Queue()} if queue else {}
     for name, value in (await store.read_counters(namespace)).items():
         of, of_queue, state = counted_by(name)
-        if of == "tasks" and value > 0 and state not in TERMINAL and queue in {"", of_queue}:
+        if of == TASKS and value > 0 and state not in TERMINAL and queue in {"", of_queue}:
             queues.setdefault(of_queue, _Queue()).states[state] = value
     for turns in await store.read_turns():
         if turns.namespace == namespace and queue in {"", turns.queue}:

@@ -10,6 +10,7 @@ import msgspec
 
 from outlast.core import codec
 from outlast.core.admin import NamespaceInfo
+from outlast.core.counters import RUNS, TASKS
 from outlast.core.errors import Invalid, NotFound
 from outlast.core.events import Timed
 from outlast.core.replies import (
@@ -130,7 +131,7 @@ class Reader:
         """Return how many runs match, as ``list_runs`` would list them; exact unless it says ``approximate``."""
         wanted = _run_filter(namespace, asked, now)
         if not asked.type and not asked.workflow_id and wanted.where is None:
-            return await count_by_counters(self.store, namespace, "runs", asked.status)
+            return await count_by_counters(self.store, namespace, RUNS, asked.status)
         return await count_of(self.store.count_runs, wanted)
 
     async def list_tasks(
@@ -150,7 +151,7 @@ class Reader:
         """Return how many tasks match, as ``list_tasks`` would list them; exact unless it says ``approximate``."""
         wanted = _task_filter(namespace, asked, now)
         if not asked.type and not asked.run_id and not wanted.standalone and wanted.where is None:
-            return await count_by_counters(self.store, namespace, "tasks", asked.state, asked.queue)
+            return await count_by_counters(self.store, namespace, TASKS, asked.state, asked.queue)
         return await count_of(self.store.count_tasks, wanted)
 
     async def list_queues(self, namespace: str, *, queue: str = "") -> Queues:

@@ -6,8 +6,10 @@ from typing import Any
 
 from outlast.core import codec
 from outlast.core import events as e
-from outlast.core.invariants import TERMINAL, Broken, Reference
+from outlast.core.counters import counter_of
+from outlast.core.invariants import Broken, Reference
 from outlast.core.replies import RunStatus
+from outlast.core.task import TERMINAL
 from outlast.core.units import Fence
 from outlast.core.writes import (
     AttemptRow,
@@ -164,8 +166,8 @@ class Mirror:
 
     def _take_run(self, batch: Batch, old: RunRow | None, row: RunRow, change: Change) -> None:
         if old is not None:
-            self._count(change, (old.namespace, f"runs:{old.status}"), -1)
-        self._count(change, (row.namespace, f"runs:{row.status}"), +1)
+            self._count(change, (old.namespace, counter_of("", RunStatus(old.status))), -1)
+        self._count(change, (row.namespace, counter_of("", RunStatus(row.status))), +1)
         self.runs[row.run_id] = row
         self.states[row.run_id] = codec.decode_state(row.state)
         name = (row.namespace, row.workflow_id)
@@ -180,8 +182,8 @@ class Mirror:
 
     def _take_task(self, old: TaskRow | None, row: TaskRow, change: Change) -> None:
         if old is not None:
-            self._count(change, (old.namespace, f"tasks:{old.queue}:{old.state.value}"), -1)
-        self._count(change, (row.namespace, f"tasks:{row.queue}:{row.state.value}"), +1)
+            self._count(change, (old.namespace, counter_of(old.queue, old.state)), -1)
+        self._count(change, (row.namespace, counter_of(row.queue, row.state)), +1)
         self.tasks[row.task_id] = row
         if old is None:
             self.specs[row.task_id] = codec.decode_spec(row.spec)

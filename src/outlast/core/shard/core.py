@@ -17,6 +17,7 @@ from outlast.core.admin import (
     Forget,
     UpdateNamespace,
 )
+from outlast.core.counters import TASKS, counted_by
 from outlast.core.errors import InvariantBroken, Refusal, Unavailable
 from outlast.core.shard import (
     admin,
@@ -81,8 +82,9 @@ class ShardCore:
             renew_at=now + config.shard_renew,
         )
         for namespace, name in claim.counters:
-            if name.startswith("tasks:"):
-                self.shard.queues.setdefault(namespace, set()).add(name.removeprefix("tasks:").rpartition(":")[0])
+            of, queue, _ = counted_by(name)
+            if of == TASKS:
+                self.shard.queues.setdefault(namespace, set()).add(queue)
         self.loading = Loading()
         loading.ask(self.shard, self.loading, LoadLeasedTasks(after="", limit=config.page_rows))
         loading.ask(self.shard, self.loading, LoadReadyRuns(after=(0, ""), limit=config.page_rows))

@@ -10,6 +10,7 @@ from outlast.core.admin import (
     NamespaceState,
     UpdateNamespace,
 )
+from outlast.core.counters import RUNS, counted_by, counter_of, is_count
 from outlast.core.errors import Conflict, NotFound
 from outlast.core.replies import RunStatus, TaskState
 from outlast.core.shard.state import Shard
@@ -143,8 +144,8 @@ def open_work(shard: Shard, namespace: str) -> tuple[int, int]:
     """Return how many runs and how many tasks of a namespace are open."""
     runs = tasks = 0
     for name, value in _held(shard, namespace).items():
-        state = name.rpartition(":")[2]
-        if name.startswith("runs:"):
+        of, _, state = counted_by(name)
+        if of == RUNS:
             runs += value if state == RunStatus.RUNNING else 0
         elif TaskState(state) not in TERMINAL:
             tasks += value
@@ -153,14 +154,10 @@ def open_work(shard: Shard, namespace: str) -> tuple[int, int]:
 
 def _held(shard: Shard, namespace: str) -> dict[str, int]:
     """Return the counters of runs and tasks of a namespace, with what this batch moves."""
-    held = {
-        name: value
-        for (of, name), value in shard.counters.items()
-        if of == namespace and name.startswith(("runs:", "tasks:"))
-    }
+    held = {name: value for (of, name), value in shard.counters.items() if of == namespace and is_count(name)}
     for (of, queue, state), by in shard.gather.moved.items():
         if of == namespace:
-            name = f"tasks:{queue}:{state}" if isinstance(state, TaskState) else f"runs:{state}"
+            name = counter_of(queue, state)
             held[name] = held.get(name, 0) + by
     return held
 

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from outlast.core.admin import NamespaceInfo
+from outlast.core.counters import counter_of
 from outlast.core.errors import Busy
 from outlast.core.inputs import Poll, QueryWorkflow
 from outlast.core.replies import Reply, RunStatus, TaskState
@@ -218,9 +219,8 @@ class Shard:
     def settle_counters(self) -> None:
         """Bring the moves of this batch into the counters that it writes: one row each, however many moved."""
         for (namespace, queue, state), by in self.gather.moved.items():
-            name = f"tasks:{queue}:{state}" if isinstance(state, TaskState) else f"runs:{state}"
             if by:
-                self.count(namespace, name, by)
+                self.count(namespace, counter_of(queue, state), by)
         for fair in self.fairs_moved:
             self.counters[fair.counter] = self.gather.counters[fair.counter] = fair.highest
             fair.moved = False

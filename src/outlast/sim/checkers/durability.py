@@ -9,8 +9,8 @@ from collections import Counter
 from outlast.core import inputs as i
 from outlast.core import replies
 from outlast.core.codec import decode_fixed
-from outlast.core.invariants import TERMINAL
 from outlast.core.replies import RunStatus, TaskState
+from outlast.core.task import TERMINAL
 from outlast.core.writes import RunRow
 from outlast.sim.ledger import Entry
 from outlast.sim.node import Ticket

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from outlast.core.errors import Invalid
 from outlast.core.feed import Place
-from outlast.core.invariants import TERMINAL
+from outlast.core.task import TERMINAL
 from outlast.engine.feed import read_feed
 from outlast.engine.shard.shell import inline
 from outlast.protocol.transport import FeedEvent, FeedPage

@@ -1,9 +1,11 @@
 """Runs, histories and timers: invariants 13, 30 to 35, 39 to 43 and 49."""
 
 from outlast.core import events as e
+from outlast.core.counters import is_count
 from outlast.core.inputs import Poll
-from outlast.core.invariants import TERMINAL, run_findings
+from outlast.core.invariants import run_findings
 from outlast.core.replies import RunStatus, TaskState, Work
+from outlast.core.task import TERMINAL
 from outlast.core.units import SECOND
 from outlast.core.writes import RunRow
 from outlast.sim.mirror import Change
@@ -53,7 +55,7 @@ class Runs:
         for run_id in touched:
             self._activities(run_id)
         for key in (*change.batch.counters, *change.counted):
-            if key[1].startswith(("tasks:", "runs:")):  # what fairness remembers is no count
+            if is_count(key[1]):  # what fairness remembers is no count
                 stored, counted = mirror.counters.get(key, 0), mirror.recount.get(key, 0)
                 require(stored == counted, 29, "counter_not_a_recount", f"{key} is {stored}, counted {counted}")
 

@@ -2,8 +2,9 @@
 
 from outlast.core import codec
 from outlast.core.inputs import CompleteTasks, Heartbeat, RetryTasks, ReturnTasks
-from outlast.core.invariants import EDGES, TERMINAL, task_findings, waker_of
+from outlast.core.invariants import EDGES, task_findings, waker_of
 from outlast.core.replies import CompletionsReply, HeartbeatReply, TaskState
+from outlast.core.task import TERMINAL
 from outlast.core.units import SECOND, Fence
 from outlast.core.writes import AttemptRow, TaskRow
 from outlast.sim.mirror import Change
