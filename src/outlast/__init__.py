@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from outlast.sdk.handle import Handle, TaskHandle, WorkflowHandle
     from outlast.sdk.misuse import Misuse
     from outlast.sdk.options import Retry
+    from outlast.sdk.pickled import Pickle
     from outlast.sdk.recorded import HistoryEvent
     from outlast.sdk.signals import Signal
     from outlast.sdk.task import Task, task
@@ -28,6 +29,7 @@ _HOMES: Final[dict[str, str]] = {
     "HistoryEvent": "outlast.sdk.recorded",
     "KeyRing": "outlast.protocol.keys",
     "Misuse": "outlast.sdk.misuse",
+    "Pickle": "outlast.sdk.pickled",
     "Retry": "outlast.sdk.options",
     "RetryableError": "outlast.sdk.errors",
     "Signal": "outlast.sdk.signals",
@@ -51,6 +53,7 @@ __all__ = [
     "HistoryEvent",
     "KeyRing",
     "Misuse",
+    "Pickle",
     "Retry",
     "RetryableError",
     "Signal",

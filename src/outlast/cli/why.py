@@ -20,7 +20,7 @@ from outlast.core.replies import RunStatus, TaskInfo, TaskState, WorkflowInfo
 from outlast.core.task import TERMINAL
 from outlast.core.waiting import at_activities
 from outlast.gateway.giving import why_task, why_workflow
-from outlast.gateway.values import told
+from outlast.gateway.values import told_with_schema
 
 BEFORE_SHOWN: Final = 6
 LINES_SHOWN: Final = 8  # of one error
@@ -181,7 +181,7 @@ def lines_of_task(info: TaskInfo, *, now: int) -> list[str]:
     if not is_open(info):
         if info.failure is not None:
             lines += _lines("ended by", f"{info.failure.type}: {info.failure.message}")
-        lines += [_line("result", cut(told(value), VALUE_SHOWN)) for value in info.result]
+        lines += [_line("result", cut(told_with_schema(value), VALUE_SHOWN)) for value in info.result]
         lines.append(_line("ended", instant(info.closed_at)))
         return lines
     lines.append(_line("waits for", waits_for_task(info, now=now)))

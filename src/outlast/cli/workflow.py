@@ -19,7 +19,7 @@ from outlast.core.errors import Invalid
 from outlast.core.events import Event, WorkflowExecutionStarted
 from outlast.core.replies import RunStatus, WorkflowInfo
 from outlast.gateway.giving import count_out, event_out, workflow_out
-from outlast.gateway.values import instant, told
+from outlast.gateway.values import instant, told, told_with_schema
 from outlast.protocol.transport import Count
 
 PAGE: Final = 500
@@ -203,8 +203,10 @@ def run_told(info: WorkflowInfo, events: list[Recorded], steps: list[Step], *, r
     if info.warning:
         lines.append(f"  warning   {clean(info.warning)}")
     if events and isinstance(started := events[0][2], WorkflowExecutionStarted):
-        lines += [f"  input     {clean(cut(told(value), VALUE_SHOWN))}" for value in started.input[:INPUTS_SHOWN]]
-    lines += [f"  result    {clean(cut(told(value), VALUE_SHOWN))}" for value in info.result]
+        lines += [
+            f"  input     {clean(cut(told_with_schema(value), VALUE_SHOWN))}" for value in started.input[:INPUTS_SHOWN]
+        ]
+    lines += [f"  result    {clean(cut(told_with_schema(value), VALUE_SHOWN))}" for value in info.result]
     if info.failure is not None:
         lines.append(f"  failure   {clean(f'{info.failure.type}: {info.failure.message}')}")
     if raw:

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar, cast, get_args, get_type_hints
 
 import msgspec
 
-from outlast.core.payload import Payload
+from outlast.core.payload import SCHEMA, Payload
 
 Value = TypeVar("Value")
 
@@ -46,6 +46,14 @@ def with_payloads(value: Value, change: Callable[[Payload], Payload]) -> Value:
 def place_of(value: object, wanted: Payload) -> str:
     """Return where ``wanted`` stands in ``value``, as ``items[3].input[0]``; empty when it is not there."""
     return next((place for place, payload in _places(value, "") if payload is wanted), "")
+
+
+def schemas_in(value: object) -> dict[str, str]:
+    """Return the hashes of the schemas that values in ``value`` were written with, by their places."""
+    if not any(payload.metadata and SCHEMA in payload.metadata for payload in payloads_in(value)):
+        return {}
+    beside = ((place, (payload.metadata or {}).get(SCHEMA, b"")) for place, payload in _places(value, ""))
+    return {place: said.decode(errors="replace") for place, said in beside if said}
 
 
 def _changed(value: object, change: Callable[[Payload], Payload]) -> object:

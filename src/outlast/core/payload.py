@@ -7,6 +7,7 @@ import msgspec
 # In the metadata of a payload whose data cannot be had, on its way to who asked for it; never stored.
 WHY: Final = "outlast-why"
 CODE: Final = "outlast-code"
+SCHEMA: Final = "schema"  # in the metadata of a value: the hash of the JSON schema of the type it was written as
 
 
 class Payload(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -43,3 +44,15 @@ def reason_of(payload: Payload) -> tuple[str, str]:
     """Return code and reason why the data of ``payload`` cannot be had, empty where it can."""
     metadata = payload.metadata or {}
     return metadata.get(CODE, b"").decode(errors="replace"), metadata.get(WHY, b"").decode(errors="replace")
+
+
+def told_apart(payloads: Payloads) -> Payloads:
+    """Return what tells values from others: without the hash of a schema, as a type may change and the value be the same."""
+    if not any(payload.metadata and SCHEMA in payload.metadata for payload in payloads):
+        return payloads
+    return tuple([_without_schema(payload) for payload in payloads])
+
+
+def _without_schema(payload: Payload) -> Payload:
+    left = {name: said for name, said in (payload.metadata or {}).items() if name != SCHEMA}
+    return msgspec.structs.replace(payload, metadata=left or None)

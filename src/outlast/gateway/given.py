@@ -18,6 +18,9 @@ Results = Annotated[
         )
     ),
 ]
+Schemas = Annotated[
+    dict[str, str], Meta(description="Hashes of the schemas that values were written with, by place, such as input[0].")
+]
 Short = Annotated[bool, Meta(description="The page ended before it was full for what it costs; `next` goes on.")]
 Next = Annotated[str, Meta(description="The cursor of the next page; empty at the end.")]
 
@@ -104,6 +107,7 @@ class WorkflowOut(msgspec.Struct, kw_only=True, frozen=True):
     workflow_task: TurnOut
     published: dict[str, Any]
     warning: str
+    schemas: Schemas
 
 
 class WorkflowPage(msgspec.Struct, kw_only=True, frozen=True):
@@ -158,6 +162,7 @@ class EventOut(msgspec.Struct, kw_only=True, frozen=True):
     at: When
     kind: str
     fields: dict[str, Any]
+    schemas: Schemas
 
 
 class HistoryOut(msgspec.Struct, kw_only=True, frozen=True):
@@ -257,6 +262,7 @@ class TaskOut(msgspec.Struct, kw_only=True, frozen=True):
     why: str
     result: Results
     failure: FailureOut | None
+    schemas: Schemas
 
 
 class TaskPage(msgspec.Struct, kw_only=True, frozen=True):

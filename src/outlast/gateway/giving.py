@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from outlast.core.admin import NamespaceInfo, WorkerInfo
+from outlast.core.carriers import schemas_in
 from outlast.core.events import Event
 from outlast.core.failure import Failure
 from outlast.core.replies import (
@@ -74,6 +75,7 @@ def workflow_out(info: WorkflowInfo) -> WorkflowOut:
         workflow_task=TurnOut(state=info.task_state, attempt=info.task_attempt, failure=failure_out(info.task_failure)),
         published={name: values_of((value,))[0] for name, value in (info.published or {}).items()},
         warning=info.warning,
+        schemas=schemas_in(info),
     )
 
 
@@ -134,6 +136,7 @@ def task_out(info: TaskInfo) -> TaskOut:
         why=info.why,
         result=values_of(info.result),
         failure=failure_out(info.failure),
+        schemas=schemas_in(info),
     )
 
 
@@ -200,7 +203,9 @@ def task_outcome_out(outcome: TaskOutcomeReply) -> TaskOutcomeOut:
 
 def event_out(event_id: int, at: int, event: Event) -> EventOut:
     """Return an event: kind by name, fields as they are stored, payloads as values where they are."""
-    return EventOut(event_id=event_id, at=instant(at), kind=type(event).__name__, fields=plain(event))
+    return EventOut(
+        event_id=event_id, at=instant(at), kind=type(event).__name__, fields=plain(event), schemas=schemas_in(event)
+    )
 
 
 def events_out(page: HistoryPage) -> tuple[EventOut, ...]:

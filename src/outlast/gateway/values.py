@@ -10,7 +10,7 @@ import msgspec
 from outlast.core import limits
 from outlast.core.errors import Invalid
 from outlast.core.failure import Failure
-from outlast.core.payload import Payload, Payloads, reason_of
+from outlast.core.payload import SCHEMA, Payload, Payloads, reason_of
 from outlast.core.units import SECOND
 from outlast.protocol.opening import codecs_of, encoding_of, is_closed, key_of
 
@@ -127,6 +127,12 @@ def told(payload: Payload) -> str:
         return f"encrypted with key {key}, {size}" if key else f"coded by {' '.join(codecs_of(payload))}, {size}"
     where = ", lost" if reason_of(payload)[0] else ", kept apart" if payload.blob else ""
     return f"{payload.encoding}, {size}{where}"
+
+
+def told_with_schema(payload: Payload) -> str:
+    """Return a payload for people, and the hash of the schema that it was written with."""
+    said = (payload.metadata or {}).get(SCHEMA, b"").decode(errors="replace")
+    return told(payload) + (f"  (schema {said})" if said else "")
 
 
 def _is_json(data: bytes) -> bool:

@@ -57,6 +57,7 @@ class App:
     ``threads`` and ``coroutines`` how many plain functions (by default four a core) and coroutines it runs at once;
     ``drain`` how long they are waited for at the end (60 seconds); ``build`` the name of the code it runs.
     ``codecs`` stand between values and the wire, as [Zstd(), Encrypt(keys)].
+    ``converter`` writes and reads values in place of the default, as Pickle(i_understand=True) for what has no JSON form.
     ``with app:`` starts the engine and a worker here and stops both in good order; for a server only a client is started,
     unless ``worker=True``.
     ``workflows``, ``tasks``, ``queues``, ``workers`` and ``namespaces`` say what there is, for as long as the app is connected.
@@ -75,6 +76,7 @@ class App:
         drain: Duration = DRAIN,
         build: str = "",
         codecs: "Sequence[Codec]" = (),
+        converter: Converter | None = None,
     ) -> None:
         file, line = user_place()
         self.place = f"{file}:{line}"
@@ -88,7 +90,7 @@ class App:
                 remedy='Give "sqlite:///FILE", "memory:", or "http://HOST:PORT" of a server.',
             )
         self.namespace = check_text("namespace", namespace, NAME_BYTES_MAX)
-        self.converter = _converter(codecs)
+        self.converter = _converter(converter, codecs)
         self.registry = Registry()
         self.is_remote = self.store.startswith("http")
         self._wants_worker = (not self.is_remote) if worker is None else worker
@@ -376,13 +378,14 @@ class App:
                 engine.stop()
 
 
-def _converter(codecs: "Sequence[Codec]") -> Converter:
+def _converter(inner: Converter | None, codecs: "Sequence[Codec]") -> Converter:
+    inner = inner or Converter()
     if not codecs:
-        return Converter()
+        return inner
     from outlast.protocol.codecs import Chain  # noqa: PLC0415 - most apps have none
     from outlast.sdk.coded import CodedConverter  # noqa: PLC0415 - as above
 
-    return CodedConverter(Converter(), Chain(codecs))
+    return CodedConverter(inner, Chain(codecs))
 
 
 def _catch(ended: threading.Event) -> dict[int, Any]:

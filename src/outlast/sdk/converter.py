@@ -3,9 +3,11 @@
 What is written comes back equal through the same annotation, or it is refused where it was handed over, with the path of
 the part that cannot be written. Without an annotation plain JSON comes back as plain JSON.
 
-Encodings: ``json/plain`` (UTF-8 JSON), ``binary/plain`` (bytes) and ``binary/null`` (None).
+Encodings: ``json/plain`` (UTF-8 JSON), ``binary/plain`` (bytes) and ``binary/null`` (None). Beside a value of a type with fields
+stands the hash of the type's schema.
 """
 
+import enum
 import inspect
 import json
 import types
@@ -19,14 +21,16 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 
 from outlast.core import limits
-from outlast.core.payload import Payload, reason_of
+from outlast.core.payload import SCHEMA, Payload, reason_of
 from outlast.sdk.definition import Parameters
 from outlast.sdk.errors import BadArguments, NotReadable, PayloadTooLarge
 from outlast.sdk.lossless import check, explain
+from outlast.sdk.schema import beside_of, hash_of_named
 
 JSON: Final = "json/plain"
 BYTES: Final = "binary/plain"
 NULL: Final = "binary/null"
+PICKLE: Final = "binary/pickle"  # read by who asked for it only
 NULL_PAYLOAD: Final = Payload(NULL)
 KWARGS: Final = {"kwargs": b"1"}
 Stored = TypeVar("Stored")
@@ -69,6 +73,7 @@ class Traits(msgspec.Struct, frozen=True):
     floats: bool
     decode: Callable[[bytes], Any]
     model: Any = None
+    beside: dict[str, bytes] | None = None  # the metadata of its values; shared, never changed
 
 
 class Converter:
@@ -92,7 +97,9 @@ class Converter:
         data = encode(value, path=path, declared=declared)
         if len(data) > limits.PAYLOAD_BYTES_MAX:
             return bounded(Payload(JSON, data), path)
-        return Payload(JSON, data)
+        if declared is Any or value.__class__ in _PLAIN_LEAVES:
+            return Payload(JSON, data)
+        return Payload(JSON, data, traits_of(declared).beside)
 
     def from_payload(self, payload: Payload, type: Any = Any, *, path: str = "value") -> Any:
         """Return the value in ``payload`` as ``type``.
@@ -104,11 +111,21 @@ class Converter:
         if payload.blob:
             raise lost(payload, path)
         if encoding == JSON:
-            return decode(payload.data, type, path=path)
+            try:
+                return decode(payload.data, type, path=path)
+            except NotReadable as error:
+                name = getattr(type, "__name__", type)
+                raise _with_schemas(error, payload, name, schema_of(type)) from None
         if encoding == NULL:
             return None
         if encoding == BYTES:
             return _bytes_as(payload.data, type, path)
+        if encoding == PICKLE:
+            raise NotReadable(
+                f"{path} was written by pickle, which this app does not read.",
+                path=path,
+                remedy="Pickles run code. If all who can write here may do that: App(converter=Pickle(i_understand=True)).",
+            )
         raise NotReadable(
             f"{path} has the encoding {encoding!r}, which this converter does not read.",
             path=path,
@@ -141,7 +158,9 @@ class Converter:
                 name: msgspec.Raw(encode(value, path=name, declared=types_of.get(name, Any)))
                 for name, value in named.items()
             }
-            payloads.append(bounded(Payload(JSON, _ENCODE(parts), metadata=KWARGS), "keyword arguments"))
+            hashed = hash_of_named(named, lambda name: schema_of(types_of.get(name, Any)))
+            metadata = {**KWARGS, SCHEMA: hashed.encode()} if hashed else KWARGS
+            payloads.append(bounded(Payload(JSON, _ENCODE(parts), metadata=metadata), "keyword arguments"))
         return tuple(payloads)
 
     def payloads_to_arguments(
@@ -156,7 +175,11 @@ class Converter:
         if payloads and payloads[-1].metadata and "kwargs" in payloads[-1].metadata:
             types_of = dict(zip(parameters.names, parameters.types, strict=True))
             parts = msgspec.json.decode(payloads[-1].data, type=dict[str, msgspec.Raw])
-            named = {name: decode(bytes(raw), types_of.get(name, Any), path=name) for name, raw in parts.items()}
+            try:
+                named = {name: decode(bytes(raw), types_of.get(name, Any), path=name) for name, raw in parts.items()}
+            except NotReadable as error:
+                now = hash_of_named(parts, lambda name: schema_of(types_of.get(name, Any)))
+                raise _with_schemas(error, payloads[-1], "the signature", now) from None
             payloads = payloads[:-1]
         names = parameters.names if not parameters.keyword_only else _positional(parameters)
         if len(payloads) == 1 and len(names) == 1:
@@ -301,6 +324,21 @@ def bounded(payload: Payload, path: str, *, when: str = "") -> Payload:
     return payload
 
 
+def schema_of(declared: Any) -> str:
+    """Return the hash of the schema of ``declared``, "" where it has none."""
+    return ((traits_of(declared).beside or {}).get(SCHEMA) or b"").decode()
+
+
+def _with_schemas(error: NotReadable, payload: Payload, name: object, now: str) -> NotReadable:
+    """Return ``error``, with both schemas where that of ``name`` was another one than ``now`` when the value was written."""
+    written = (payload.metadata or {}).get(SCHEMA, b"").decode(errors="replace")
+    if not written or written == now:
+        return error
+    here = f"{name} has schema {now} here" if now else f"{name} has no schema here"
+    fact = f"{error.fact} It was written with schema {written[:CUT_AT]}; {here}."
+    return NotReadable(fact, path=error.path, remedy=error.remedy)
+
+
 def lost(payload: Payload, path: str) -> NotReadable:
     """Return the error for a payload that came without its data."""
     code, why = reason_of(payload)
@@ -335,7 +373,14 @@ def _traits(declared: Any) -> Traits:
     if model is not None:
         decode = model.model_validate_json
     found = _scan(declared, set())
-    return Traits(open="open" in found, sets="set" in found, floats="float" in found, decode=decode, model=model)
+    return Traits(
+        open="open" in found,
+        sets="set" in found,
+        floats="float" in found,
+        decode=decode,
+        model=model,
+        beside=beside_of(declared) if "fields" in found else None,
+    )
 
 
 def _scan(declared: Any, seen: set[int]) -> set[str]:
@@ -345,8 +390,10 @@ def _scan(declared: Any, seen: set[int]) -> set[str]:
     seen.add(id(declared))
     if declared in (Any, object, typing.Hashable) or isinstance(declared, typing.TypeVar):
         return {"open"}
-    if declared is float or hasattr(declared, "model_fields"):
+    if declared is float:
         return {"float"}
+    if hasattr(declared, "model_fields"):
+        return {"float", "fields"}
     origin = typing.get_origin(declared)
     args = typing.get_args(declared)
     if origin is typing.Literal:
@@ -359,10 +406,15 @@ def _scan(declared: Any, seen: set[int]) -> set[str]:
             found.add("set")
         if not args and not structured and issubclass(cast("type", base), CONTAINERS):
             found.add("open")
+    if inspect.isclass(base) and issubclass(cast("type", base), enum.Enum):
+        found.add("fields")
     inside: list[Any] = [arg for arg in args if arg is not Ellipsis and not isinstance(arg, str | int | bytes)]
     if structured:
         try:
-            inside.extend(typing.get_type_hints(base).values())
+            hints = typing.get_type_hints(base)
+            inside.extend(hints.values())
+            if hints:
+                found.add("fields")
         except (NameError, TypeError):
             found.add("open")
     for part in inside:

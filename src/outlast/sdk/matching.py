@@ -63,7 +63,7 @@ def reordered(pairs: Sequence[tuple[ScheduleActivity, Recorded]]) -> tuple[Sched
 
     Arguments that are merely different are no disagreement: code may come to pass more or other ones.
     """
-    moved = [(command, entry) for command, entry in pairs if command.input != entry[1].input]
+    moved = [(command, entry) for command, entry in pairs if _data(command.input) != _data(entry[1].input)]
     if not moved:
         return None
     now = sorted([_identity(command) for command, _ in moved])
@@ -72,7 +72,12 @@ def reordered(pairs: Sequence[tuple[ScheduleActivity, Recorded]]) -> tuple[Sched
 
 
 def _identity(item: Any) -> tuple[str, tuple[bytes, ...]]:
-    return item.activity_type, tuple(payload.data for payload in item.input)
+    return item.activity_type, _data(item.input)
+
+
+def _data(payloads: Payloads) -> tuple[bytes, ...]:
+    """Return what the values are: what is said beside them may change with the types of the code."""
+    return tuple([payload.data for payload in payloads])
 
 
 def disagreement(

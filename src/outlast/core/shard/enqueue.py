@@ -10,6 +10,7 @@ from outlast.core import events as e
 from outlast.core import limits
 from outlast.core.errors import Conflict
 from outlast.core.inputs import EnqueueTask
+from outlast.core.payload import told_apart
 from outlast.core.replies import TaskEnqueuedReply
 from outlast.core.retry import DEFAULT_POLICY
 from outlast.core.run import Run
@@ -106,7 +107,7 @@ def _spec_of(shard: Shard, request: EnqueueTask, namespace: str, fingerprint: st
 
 def fingerprint_of(request: EnqueueTask) -> str:
     """Return what tells one enqueue from another under the same key: type, queue and input."""
-    asked = (request.type, request.queue, request.input, request.delay)
+    asked = (request.type, request.queue, told_apart(request.input), request.delay)
     return hashlib.blake2b(_encode(asked), digest_size=12).hexdigest()
 
 

@@ -19,6 +19,7 @@ from outlast.core.inputs import (
     StartWorkflow,
     TerminateWorkflow,
 )
+from outlast.core.payload import told_apart
 from outlast.core.replies import Accepted, RunStatus, WorkflowStarted
 from outlast.core.run import STATUS_OF, Closing, Run, outcome_of
 from outlast.core.shard import dedup, offers, tasks, timing, why
@@ -108,7 +109,14 @@ def _check_reuse(request: StartWorkflow, workflow_id: str, known: Run) -> None:
 
 def fingerprint_of(request: StartWorkflow) -> str:
     """Return what tells one start from another under the same key: type, queue and input."""
-    asked = (request.type, request.queue, request.workflow_id, request.input, request.run_timeout, request.delay)
+    asked = (
+        request.type,
+        request.queue,
+        request.workflow_id,
+        told_apart(request.input),
+        request.run_timeout,
+        request.delay,
+    )
     return _fingerprint_of(asked)
 
 
