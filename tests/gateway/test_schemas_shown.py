@@ -13,7 +13,9 @@ def test_a_history_tells_the_schemas_of_its_values_by_place() -> None:
         async with served() as (client, transport):
             values = (Payload("json/plain", b"1"), Payload("json/plain", b"{}", {SCHEMA: b"3f2a9c0e11d2aa41"}))
             await transport.call(
-                StartWorkflow(type="order", queue="default", workflow_id="o", run_id="r-1", request_id="q", input=values)
+                StartWorkflow(
+                    type="order", queue="default", workflow_id="o", run_id="r-1", request_id="q", input=values
+                )
             )
             return (await client.send("GET", "/api/v1/workflows/o/history")).json()["events"]
 
