@@ -62,4 +62,6 @@ def _bare(schema: Any, *, names: bool = False) -> Any:
             for key, part in parts.items()
             if names or key not in _WORDS
         }
-    return [_bare(part) for part in cast("list[Any]", schema)] if isinstance(schema, list) else schema
+    if isinstance(schema, list):
+        return [_bare(part) for part in schema]  # pyright: ignore[reportUnknownVariableType] - any JSON
+    return schema
