@@ -136,14 +136,8 @@ class WorkflowRun(Verbs):
                 self._context.run(self.loop.dispose)
         # All that refers back to the run: it is freed now, and not when a collector looks, thousands of runs later.
         self._context, self._main = contextvars.Context(), None
-        for held in (
-            self.timers,
-            self.activities,
-            self.conditions,
-            self.mailboxes,
-            self._signal_methods,
-            self.scheduled,
-        ):
+        refers = (self.timers, self.activities, self.conditions, self.mailboxes, self.scheduled, self._signal_methods)
+        for held in refers:
             held.clear()
 
     # Cutting events into turns.
