@@ -1,7 +1,7 @@
 """Retention: invariant 69. Only what closed long ago is forgotten, whole, and what is forgotten stays away."""
 
-from outlast.core.invariants import TERMINAL
 from outlast.core.replies import RunStatus
+from outlast.core.task import TERMINAL
 from outlast.sim.mirror import Change
 from outlast.sim.scene import Scene
 from outlast.sim.violation import require
