@@ -239,3 +239,18 @@ def test_keys_that_are_away_fail_in_the_caller_and_name_the_value() -> None:
         with pytest.raises(NotSerializable, match="card cannot be coded") as raised:
             charge.enqueue("visa", cents=1)
     assert raised.value.path == "card"
+
+
+def test_search_attributes_that_code_sets_stay_findable(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path}/shop.db", codecs=[Zstd(), Encrypt(RING)])
+
+    @app.workflow
+    async def order(card: str) -> str:
+        workflow.set_search_attributes(plan="pro")
+        return card
+
+    with app:
+        run = order.using(id="o").start("visa-4242")
+        run.result(timeout="10s")
+        found = [info.workflow_id for info in app.workflows.list('attr.plan = "pro"')]
+    assert found == ["o"]

@@ -2,6 +2,7 @@
 
 import enum
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
@@ -15,7 +16,7 @@ from outlast.protocol.codecs import Chain, Zstd
 from outlast.sdk.coded import CodedConverter
 from outlast.sdk.converter import Converter, schema_of
 from outlast.sdk.definition import Parameters
-from outlast.sdk.errors import NotReadable
+from outlast.sdk.errors import NotReadable, NotSerializable
 from outlast.sdk.schema import hash_of
 
 CONVERTER = Converter()
@@ -133,3 +134,35 @@ def test_the_same_request_under_the_same_key_is_the_same_when_only_the_schema_is
 
     assert ids[0] == ids[1]
     assert schema_of(Order) != schema_of(later)
+
+
+@dataclass
+class Visit:
+    at: datetime
+
+
+class Meeting(pydantic.BaseModel):
+    visits: list[datetime]
+
+
+@pytest.mark.parametrize(
+    ("value", "declared", "path"),
+    [
+        (datetime(2026, 1, 1), datetime, "v"),  # noqa: DTZ001 - what is refused
+        (Visit(datetime(2026, 1, 1)), Visit, "v.at"),  # noqa: DTZ001 - as above
+        ({"a": [Visit(datetime(2026, 1, 1))]}, dict[str, list[Visit]], "v.a[0].at"),  # noqa: DTZ001 - as above
+        (Meeting(visits=[datetime(2026, 1, 1)]), Meeting, "v.visits[0]"),  # noqa: DTZ001 - as above
+        (datetime(2026, 1, 1), Any, "v"),  # noqa: DTZ001 - as above
+    ],
+)
+def test_an_instant_without_a_zone_is_refused_where_it_is_given(value: Any, declared: Any, path: str) -> None:
+    with pytest.raises(NotSerializable, match="has no zone") as raised:
+        CONVERTER.to_payload(value, path="v", declared=declared)
+
+    assert raised.value.path == path
+
+
+def test_an_instant_with_a_zone_comes_back_as_it_was() -> None:
+    visit = Visit(datetime(2026, 1, 1, tzinfo=UTC))
+
+    assert CONVERTER.from_payload(CONVERTER.to_payload(visit, path="v", declared=Visit), Visit) == visit

@@ -26,6 +26,9 @@ class CodedConverter(Converter):
     def to_payload(self, value: Any, *, path: str, declared: Any = Any) -> Payload:
         return self._coded(self._inner.to_payload(value, path=path, declared=declared), path)
 
+    def to_attribute(self, value: Any, *, path: str) -> Payload:
+        return self._inner.to_attribute(value, path=path)
+
     def from_payload(self, payload: Payload, type: Any = Any, *, path: str = "value") -> Any:
         return self._inner.from_payload(self._read(payload, path), type, path=path)
 

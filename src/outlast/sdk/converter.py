@@ -14,6 +14,7 @@ import types
 import typing
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
+from datetime import datetime
 from functools import lru_cache
 from pathlib import PurePath
 from typing import Any, Final, TypeVar, cast
@@ -71,6 +72,7 @@ class Traits(msgspec.Struct, frozen=True):
     open: bool
     sets: bool
     floats: bool
+    instants: bool
     decode: Callable[[bytes], Any]
     model: Any = None
     beside: dict[str, bytes] | None = None  # the metadata of its values; shared, never changed
@@ -100,6 +102,10 @@ class Converter:
         if declared is Any or value.__class__ in _PLAIN_LEAVES:
             return Payload(JSON, data)
         return Payload(JSON, data, traits_of(declared).beside)
+
+    def to_attribute(self, value: Any, *, path: str) -> Payload:
+        """Return a search attribute as a payload that no codec has touched: runs are found by it. Raises as ``to_payload``."""
+        return self.to_payload(value, path=path)
 
     def from_payload(self, payload: Payload, type: Any = Any, *, path: str = "value") -> Any:
         """Return the value in ``payload`` as ``type``.
@@ -231,7 +237,7 @@ def encode(value: Any, *, path: str, declared: Any = Any) -> bytes:
         raise explain(value, path, error) from None
     # msgspec writes NaN and infinity as null. Only a value whose JSON has a null can hold one, and only a value whose
     # type says nothing can hold a set, a date or a key that would come back as something else.
-    if traits.open or ((kind is set or kind is frozenset) and not traits.sets):
+    if traits.open or traits.instants or ((kind is set or kind is frozenset) and not traits.sets):
         check(value, path, declared=declared)
     elif traits.floats and b"null" in data and not _is_finite(value):
         check(value, path, declared=declared)
@@ -363,12 +369,12 @@ def traits_of(declared: Any) -> Traits:
 @lru_cache(maxsize=4096)
 def _traits(declared: Any) -> Traits:
     if declared is None or declared is type(None):
-        return Traits(open=False, sets=False, floats=False, decode=msgspec.json.Decoder(None).decode)
+        return Traits(open=False, sets=False, floats=False, instants=False, decode=msgspec.json.Decoder(None).decode)
     try:
         decode = msgspec.json.Decoder(declared, dec_hook=_unhook).decode
     except (TypeError, NameError, RuntimeError):
         # A type msgspec has no rule for (a protocol, a union of classes it cannot tell apart): JSON as it is.
-        return Traits(open=True, sets=False, floats=True, decode=msgspec.json.Decoder().decode)
+        return Traits(open=True, sets=False, floats=True, instants=True, decode=msgspec.json.Decoder().decode)
     model = declared if hasattr(declared, "model_validate_json") and hasattr(declared, "model_dump_json") else None
     if model is not None:
         decode = model.model_validate_json
@@ -377,6 +383,7 @@ def _traits(declared: Any) -> Traits:
         open="open" in found,
         sets="set" in found,
         floats="float" in found,
+        instants="instant" in found,
         decode=decode,
         model=model,
         beside=beside_of(declared) if "fields" in found else None,
@@ -384,7 +391,7 @@ def _traits(declared: Any) -> Traits:
 
 
 def _scan(declared: Any, seen: set[int]) -> set[str]:
-    """Return which of "open", "set" and "float" occur in a type, looking into the fields of structured ones."""
+    """Return which of "open", "set", "float", "instant" and "fields" occur in a type, and in the fields of structured ones."""
     if id(declared) in seen:
         return set()
     seen.add(id(declared))
@@ -392,8 +399,11 @@ def _scan(declared: Any, seen: set[int]) -> set[str]:
         return {"open"}
     if declared is float:
         return {"float"}
+    if declared is datetime:
+        return {"instant"}
     if hasattr(declared, "model_fields"):
-        return {"float", "fields"}
+        inner = [_scan(field.annotation, seen) for field in declared.model_fields.values()]
+        return {"float", "fields", *({"instant"} if any("instant" in part for part in inner) else set[str]())}
     origin = typing.get_origin(declared)
     args = typing.get_args(declared)
     if origin is typing.Literal:

@@ -149,6 +149,12 @@ def _object(value: Any, path: str, declared: Any, depth: int) -> None:
         return
     if isinstance(value, PLAIN):
         return
+    if isinstance(value, dt.datetime) and value.tzinfo is None:
+        raise NotSerializable(
+            f"{path} is {value.isoformat(sep=' ')}, which has no zone: another machine would take it for another instant.",
+            path=path,
+            remedy="Give it one: datetime.now(UTC), or value.replace(tzinfo=ZoneInfo(…)).",
+        )
     if declared is OPEN and isinstance(value, bytes | bytearray | memoryview):
         raise NotSerializable(
             f"{path} is binary: without an annotation it would come back as text.",

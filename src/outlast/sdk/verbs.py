@@ -435,7 +435,7 @@ class Verbs:
 
     def set_search_attributes(self, attributes: dict[str, Any]) -> None:
         payloads = {
-            name: self.converter.to_payload(value, path=f"search_attributes.{name}")
+            name: self.converter.to_attribute(value, path=f"search_attributes.{name}")
             for name, value in attributes.items()
         }
         self.issue(commands.UpsertSearchAttributes(search_attributes=payloads))
