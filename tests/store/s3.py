@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from moto.server import ThreadedMotoServer
 from obstore.store import S3Store
 
 from outlast.server.places import BlobPlace, s3_of
@@ -20,7 +19,8 @@ _NUMBERS = itertools.count()
 def s3_serving() -> Generator[str]:
     """Give the address of the server."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server: Any = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    moto: Any = import_module("moto.server")  # slow to load, and most tests of stores need none
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     try:
