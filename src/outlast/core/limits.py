@@ -92,6 +92,7 @@ NAMES_MAX: Final = 20_000  # (queue, type) pairs that workers poll for, and as m
 QUEUES_MAX: Final = 10_000  # task queues of one namespace that have ever had a task: each has stored counters
 WORKERS_MAX: Final = 10_000  # worker processes that are remembered; those that hold leases or polls come on top
 
+DAMAGED_MAX: Final = 1_000  # rows that cannot be opened and are set aside; with more the store is not served
 DUE_AT_ONCE: Final = 1_000  # timers and expiries of one tick; the next goes on
 TURN_WEIGHT: Final = 2_000  # entities that one turn of the loop handles: others get their turn within some 20 ms
 LOADS_A_TURN: Final = 4  # pages that fill windows; loads by name come first and are not counted

@@ -3,6 +3,7 @@
 The running engine and a look into a store that nobody runs share it. A row of another namespace is not found.
 """
 
+import contextlib
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -22,6 +23,7 @@ from outlast.core.replies import (
     WorkflowTask,
 )
 from outlast.core.run import Run
+from outlast.core.shard.damage import UNREADABLE
 from outlast.core.shard.gather import run_of, task_of
 from outlast.core.shard.outputs import with_events
 from outlast.core.shard.why import info_of_activity, info_of_run, info_of_task
@@ -143,9 +145,7 @@ class Reader:
         rows, following, short = await rows_of(
             self.store.list_tasks, wanted, lambda row: (row.enqueued_at, row.task_id)
         )
-        return Listing(
-            tasks=tuple(info_of_task(task_of(row)) for row in rows), next=cursor_of(following, digest), short=short
-        )
+        return Listing(tasks=tuple(_task_info(row) for row in rows), next=cursor_of(following, digest), short=short)
 
     async def count_tasks(self, namespace: str, asked: TasksAsked, *, now: int) -> Count:
         """Return how many tasks match, as ``list_tasks`` would list them; exact unless it says ``approximate``."""
@@ -179,7 +179,7 @@ class Reader:
 
     async def describe_task(self, namespace: str, task_id: str) -> TaskInfo:
         """Return what the row says of a task."""
-        return await fetched(info_of_task(task_of(await self._task(namespace, task_id))), self.blobs)
+        return await fetched(_task_info(await self._task(namespace, task_id)), self.blobs)
 
     async def _events(self, run_id: str, first: int, last: int) -> tuple[tuple[Timed, ...], int]:
         """Return events from ``first`` on, bounded, and the id of the next one to read (0 when ``last`` is reached)."""
@@ -283,18 +283,70 @@ def _dead_letters(asked: TasksAsked, where: Predicate | None) -> Predicate | Non
 
 def _run_info(row: RunRow, tasks: list[TaskRow] | None = None) -> WorkflowInfo:
     """Return what ``row`` says, with the open ``tasks`` of the run as its activities."""
-    run = run_of(row, [])
+    try:
+        run = run_of(row, [])
+    except UNREADABLE as error:
+        return _damaged_run(row, error)
     turn = ""
     if row.ready_at:
         turn = "backoff" if run.state.task_retry_at else "ready"
     return info_of_run(
         run,
         turn=turn,
-        activities=tuple(_activity_info(task_of(task)) for task in tasks or ()),
+        activities=tuple(_activity_info(task) for task in _opened(tasks or [])),
         why=row.reason,
         why_at=_due(run),
         parked=run.state.parked_count,
     )
+
+
+def _task_info(row: TaskRow) -> TaskInfo:
+    try:
+        return info_of_task(task_of(row))
+    except UNREADABLE as error:
+        return TaskInfo(
+            namespace=row.namespace,
+            task_id=row.task_id,
+            type=row.type,
+            queue=row.queue,
+            state=TaskState(row.state),
+            reason="damaged",
+            attempt=row.attempt,
+            priority=row.priority,
+            enqueued_at=row.enqueued_at,
+            run_at=row.run_at,
+            closed_at=row.closed_at,
+            run_id=row.run_id,
+            why=f"nothing that comes: its row cannot be read ({error})",
+        )
+
+
+def _damaged_run(row: RunRow, error: Exception) -> WorkflowInfo:
+    return WorkflowInfo(
+        namespace=row.namespace,
+        workflow_id=row.workflow_id,
+        run_id=row.run_id,
+        first_run_id=row.first_run_id,
+        type=row.type,
+        queue=row.queue,
+        status=RunStatus(row.status),
+        build=row.build,
+        started_at=row.started_at,
+        closed_at=row.closed_at,
+        events=row.next_event_id - 1,
+        history_bytes=row.history_bytes,
+        cancel_requested=False,
+        why=f"nothing that comes: its row cannot be read ({error})",
+        warning="its row cannot be read; see: outlast doctor",
+    )
+
+
+def _opened(rows: list[TaskRow]) -> list[Task]:
+    opened: list[Task] = []
+    for row in rows:
+        with contextlib.suppress(*UNREADABLE):
+            opened.append(task_of(row))
+    return opened
 
 
 def _due(run: Run) -> int:

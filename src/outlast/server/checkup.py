@@ -19,6 +19,7 @@ from outlast.server.sources import Sources
 from outlast.server.stores import blobs_of
 from outlast.store.base import StoreError
 
+ROWS_NAMED: Final = 5  # ids that a finding lists
 WAL_BYTES_MAX: Final = 256 * 1024 * 1024  # above it something keeps old pages from being written back
 DISK_BYTES_MIN: Final = 1024 * 1024 * 1024  # below it a burst of work fills the disk
 DISK_BYTES_OUT: Final = 64 * 1024 * 1024  # below it the next commits fail
@@ -155,6 +156,19 @@ def _check_content(path: str) -> Iterator[Finding]:
         )
     else:
         yield Finding("store", "store", Level.OK, said)
+        yield from _check_rows(path)
+
+
+def _check_rows(path: str) -> Iterator[Finding]:
+    from outlast.server.looking import unreadable_in
+
+    for noun, ids in unreadable_in(path).items():
+        if ids:
+            shown = ", ".join(ids[:ROWS_NAMED]) + (" …" if len(ids) > ROWS_NAMED else "")
+            yield Finding(
+                "store_row_damaged", "store", Level.PROBLEM, f"{len(ids):,} {noun} cannot be read: {shown}",
+                "They stand still and the rest is served. Use the version that wrote them, or restore the store's copy.",
+            )  # fmt: skip
 
 
 def _check_rights(file: Path) -> Iterator[Finding]:

@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Final, TypeVar, cast
 
 import apsw
+import msgspec
 
+from outlast.core import codec
 from outlast.core.admin import NamespaceInfo
 from outlast.core.errors import NotFound
 from outlast.core.feed import Place as FeedPlace
@@ -16,6 +18,7 @@ from outlast.store.sqlite import feed, listing, opening, reading
 from outlast.store.sqlite.connection import Connection
 
 BUSY_MILLISECONDS: Final = 5_000
+ROWS_TRIED: Final = 100_000  # of tasks and of runs, when a store is looked through for rows that cannot be opened
 
 Result = TypeVar("Result")
 
@@ -159,6 +162,36 @@ def integrity_of(path: str) -> None:
             opening.check_pages(cast("Connection", connection), path)
     except apsw.Error as error:
         raise opening.said(error, path) from error
+
+
+def unreadable_in(path: str) -> dict[str, list[str]]:
+    """Return the ids of tasks and runs whose rows cannot be opened, among the newest ROWS_TRIED of each.
+
+    Raises StoreError when the file cannot be read.
+    """
+    tried = f"ORDER BY rowid DESC LIMIT {ROWS_TRIED}"
+    found: dict[str, list[str]] = {"tasks": [], "runs": []}
+    try:
+        with apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY) as connection:
+            connection.set_busy_timeout(BUSY_MILLISECONDS)
+            for id_, spec, status in connection.execute(f"SELECT task_id, spec, status FROM tasks {tried}"):  # noqa: S608 - a number of ours
+                if not _opens((codec.decode_spec, spec), (codec.decode_status, status)):
+                    found["tasks"].append(str(id_))
+            for id_, fixed, state in connection.execute(f"SELECT run_id, fixed, state FROM runs {tried}"):  # noqa: S608 - as above
+                if not _opens((codec.decode_fixed, fixed), (codec.decode_state, state)):
+                    found["runs"].append(str(id_))
+    except apsw.Error as error:
+        raise opening.said(error, path) from error
+    return found
+
+
+def _opens(*parts: tuple[Callable[[bytes], object], object]) -> bool:
+    try:
+        for decode, blob in parts:
+            decode(bytes(cast("bytes", blob)))
+    except msgspec.MsgspecError:
+        return False
+    return True
 
 
 def network_file_system(path: str) -> str:

@@ -412,6 +412,8 @@ class ShardCore:
 
     def _fire(self, found: TimerDue) -> None:
         shard = self.shard
+        if found.target in shard.damaged:
+            return  # its row stays, for who can read the other
         row = TimerRow(found.fire_at, found.timer_id, found.kind, found.target)
         timing.drop_timer(shard, row)
         run, task = shard.runs.get(found.target), shard.tasks.get(found.target)

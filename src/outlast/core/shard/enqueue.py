@@ -15,6 +15,7 @@ from outlast.core.replies import TaskEnqueuedReply
 from outlast.core.retry import DEFAULT_POLICY
 from outlast.core.run import Run
 from outlast.core.shard import dedup
+from outlast.core.shard.damage import require_whole
 from outlast.core.shard.namespaces import require_active
 from outlast.core.shard.readiness import add, require_queues
 from outlast.core.shard.state import Shard
@@ -42,6 +43,8 @@ def enqueue(shard: Shard, request: EnqueueTask, *, namespace: str, principal: st
     for known_id in (request.task_id,) if request.key in {"", request.task_id} else (request.key, request.task_id):
         # A task whose id is its key keeps no row for the key: it is looked up by it.
         known = shard.tasks.get(known_id)
+        if known is None and shard.damaged:
+            require_whole(shard, known_id, what="task")
         if known is not None and (
             known_id == request.task_id or (known.spec.key, known.namespace) == (request.key, namespace)
         ):

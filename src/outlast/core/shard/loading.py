@@ -12,7 +12,7 @@ from itertools import islice
 from outlast.core.inputs import Poll
 from outlast.core.shard import holding, needs, offers
 from outlast.core.shard.admitted import Admitted
-from outlast.core.shard.gather import run_of, task_of
+from outlast.core.shard.damage import open_run, open_task
 from outlast.core.shard.histories import flush_parked
 from outlast.core.shard.lines import Lines
 from outlast.core.shard.needs import Key
@@ -156,8 +156,8 @@ def take_in(shard: Shard, loading: Loading, load_id: int, page: Page) -> None:
     match asked.load:
         case LoadKeys():
             for row in page.tasks:
-                if row.task_id not in shard.forgotten:
-                    adopt(shard, task_of(row))
+                if row.task_id not in shard.forgotten and (task := open_task(shard, row)) is not None:
+                    adopt(shard, task)
             for known in page.dedup:
                 shard.dedup.setdefault((known.namespace, known.scope, known.key), (known, 0))
             _release(shard, loading, asked.keys)
@@ -170,8 +170,8 @@ def take_in(shard: Shard, loading: Loading, load_id: int, page: Page) -> None:
             shard.timers.page_read(keys, at_end=len(keys) < load.limit, committed_at_ask=asked.committed)
         case LoadLeasedTasks() as load:
             for row in page.tasks:
-                if row.task_id not in shard.forgotten:
-                    adopt(shard, task_of(row))
+                if row.task_id not in shard.forgotten and (task := open_task(shard, row)) is not None:
+                    adopt(shard, task)
             if len(page.tasks) >= load.limit:
                 ask(shard, loading, LoadLeasedTasks(after=page.tasks[-1].task_id, limit=load.limit))
             else:
@@ -207,13 +207,19 @@ def _adopt_runs(
             latest_read[name] = row
         if row.run_id in shard.runs or row.run_id in shard.forgotten:
             continue
-        run = shard.runs[row.run_id] = run_of(row, parked.get(row.run_id, []))
+        run = open_run(shard, row, parked.get(row.run_id, []))
+        if run is None:
+            continue
+        shard.runs[row.run_id] = run
         shard.away.pop(row.run_id, None)
         if run.open:
             shard.latest.setdefault(name, run.run_id)
             revived.append(run.run_id)
     for name, row in latest_read.items():
-        shard.latest.setdefault(name, row.run_id)
+        if row.run_id in shard.damaged:
+            shard.damaged_names[name] = row.run_id
+        else:
+            shard.latest.setdefault(name, row.run_id)
     for run_id in revived:
         _revive(shard, run_id)
 
@@ -249,7 +255,10 @@ def _take_ready(shard: Shard, load: LoadReadyTasks, page: Page, committed: int) 
         keys.append((row.order_key, row.task_id))
         if row.task_id in shard.forgotten:
             continue  # the page is older than its end
-        task = adopt(shard, task_of(row))
+        opened = open_task(shard, row)
+        if opened is None:
+            continue
+        task = adopt(shard, opened)
         if task.ready and not task.in_window and task.task_id not in shard.hosts:
             task.in_window = True
             window.push((task.order_key, task.task_id), task.task_id)

@@ -47,11 +47,12 @@ def known(shard: Shard, key: Key) -> bool:
     """Return whether memory has what ``key`` names, or knows that it is nowhere."""
     kind = key[0]
     if kind == "task":
-        there = key[1] in shard.tasks or is_fresh(shard, key[1])
+        there = key[1] in shard.tasks or is_fresh(shard, key[1]) or key[1] in shard.damaged
     elif kind == "run":
-        there = key[1] in shard.runs or is_fresh(shard, key[1])
+        there = key[1] in shard.runs or is_fresh(shard, key[1]) or key[1] in shard.damaged
     elif kind == "workflow":
         there = (key[1], key[2]) in shard.latest or is_fresh(shard, key[2].removeprefix(MADE_ID))
+        there = there or (key[1], key[2]) in shard.damaged_names
     else:
         there = (key[1], key[2], key[3]) in shard.dedup or is_fresh(shard, key[3])
     return there or key in shard.absent

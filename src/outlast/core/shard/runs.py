@@ -24,6 +24,7 @@ from outlast.core.replies import Accepted, RunStatus, WorkflowStarted
 from outlast.core.run import STATUS_OF, Closing, Run, outcome_of
 from outlast.core.shard import dedup, offers, tasks, timing, why
 from outlast.core.shard.admitted import RunOverLimit
+from outlast.core.shard.damage import require_whole
 from outlast.core.shard.freshness import note
 from outlast.core.shard.histories import append, drop_parked, flush_parked
 from outlast.core.shard.namespaces import require_active
@@ -244,6 +245,8 @@ def continue_run(shard: Shard, old: Run, closed: e.WorkflowExecutionContinuedAsN
 def latest_run(shard: Shard, namespace: str, workflow_id: str) -> Run | None:
     """Return the latest run of a workflow id. It has been loaded, or is known to be absent, before an input gets here."""
     run_id = shard.latest.get((namespace, workflow_id))
+    if run_id is None and shard.damaged_names and (lost := shard.damaged_names.get((namespace, workflow_id))):
+        require_whole(shard, lost, what="run")
     return shard.runs[run_id] if run_id is not None else None
 
 
@@ -254,6 +257,8 @@ def find_run(shard: Shard, namespace: str, workflow_id: str, run_id: str) -> Run
         NotFound: no such run in this namespace.
     """
     run = shard.runs.get(run_id) if run_id else latest_run(shard, namespace, workflow_id)
+    if run is None and run_id:
+        require_whole(shard, run_id, what="run")
     if run is None or run.namespace != namespace or run.workflow_id != workflow_id:
         raise not_found(namespace, workflow_id, run_id)
     return run
@@ -423,7 +428,8 @@ def close(shard: Shard, run: Run, event: Closing) -> None:
     drop_parked(shard, run)
     run.begin_tail()
     for activity in open_activities:
-        tasks.abandon(shard, shard.tasks[activity.task_id], reason="run_closed")
+        if activity.task_id not in shard.damaged:
+            tasks.abandon(shard, shard.tasks[activity.task_id], reason="run_closed")
     shard.count_run(run, was)
     dedup.prolong_start(shard, run)
     for waiter in shard.waiters_of(run.run_id):

@@ -138,6 +138,10 @@ class Shard:
     forgotten: OrderedDict[str, int] = field(default_factory=OrderedDict[str, int])
     """Runs and tasks with the number of the batch that removes them: a page that was asked for before may still hold them."""
 
+    damaged: dict[str, str] = field(default_factory=dict[str, str])  # runs and tasks that cannot be opened, and why
+    damaged_names: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    """Workflows whose latest run is one of them -> run id."""
+
     ready: dict[TaskQueue, Window[str]] = field(default_factory=dict[TaskQueue, Window[str]])
     short: list[TaskQueue] = field(default_factory=list[TaskQueue])  # windows whose next page should be asked for
     hosts: dict[str, WorkerName] = field(

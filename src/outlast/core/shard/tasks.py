@@ -10,6 +10,7 @@ from outlast.core.inputs import AwaitTask, CancelTask, DescribeTask, RetryTasks
 from outlast.core.machines import task as machine
 from outlast.core.replies import Accepted, Refused, TaskOutcomeReply, TasksRetried
 from outlast.core.shard import dedup, holding, offers, timing, why
+from outlast.core.shard.damage import require_whole
 from outlast.core.shard.histories import append, id_of_next
 from outlast.core.shard.namespaces import require_active
 from outlast.core.shard.readiness import make_ready, set_deadlines, task_timer
@@ -168,6 +169,8 @@ def find(shard: Shard, task_id: str, namespace: str) -> Task:
         NotFound: there is none.
     """
     task = shard.tasks.get(task_id)
+    if task is None:
+        require_whole(shard, task_id, what="task")
     if task is None or task.namespace != namespace:
         raise NotFound(
             "task_not_found",

@@ -247,8 +247,8 @@ def _carry_out(shard: Shard, run: Run, event: e.Event) -> None:
 
 def _cancel_activity(shard: Shard, run: Run, scheduled_event_id: int) -> None:
     activity = run.state.activities.get(scheduled_event_id)
-    if activity is None:
-        return  # its end was parked and has just been recorded
+    if activity is None or activity.task_id in shard.damaged:
+        return  # its end was parked and has just been recorded; or nobody can be told
     task = shard.tasks[activity.task_id]
     if not task.closed and not task.status.cancel_requested:
         tasks.request_cancel(shard, task, reason="canceled by its workflow")
