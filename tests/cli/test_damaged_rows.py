@@ -1,15 +1,18 @@
 """A row of the store that cannot be opened: shown as that, found by the doctor, and no hindrance to anything else."""
 
 from pathlib import Path
+from typing import cast
 
 import apsw
 
+from outlast.store.sqlite.connection import Connection
 from tests.cli.conftest import Command, rows
 
 
 def spoil(folder: Path) -> None:
     """Make two rows unreadable: of a task and of a run."""
-    with apsw.Connection(str(folder / "outlast.db")) as connection:
+    with apsw.Connection(str(folder / "outlast.db")) as opened:
+        connection = cast("Connection", opened)
         connection.execute("UPDATE tasks SET status = x'c1' WHERE task_id = 't-waits'")
         connection.execute("UPDATE runs SET state = x'c1' WHERE workflow_id = 'order-2'")
 

@@ -172,8 +172,9 @@ def unreadable_in(path: str) -> dict[str, list[str]]:
     tried = f"ORDER BY rowid DESC LIMIT {ROWS_TRIED}"
     found: dict[str, list[str]] = {"tasks": [], "runs": []}
     try:
-        with apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY) as connection:
-            connection.set_busy_timeout(BUSY_MILLISECONDS)
+        with apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY) as opened:
+            opened.set_busy_timeout(BUSY_MILLISECONDS)
+            connection = cast("Connection", opened)
             for id_, spec, status in connection.execute(f"SELECT task_id, spec, status FROM tasks {tried}"):  # noqa: S608 - a number of ours
                 if not _opens((codec.decode_spec, spec), (codec.decode_status, status)):
                     found["tasks"].append(str(id_))
