@@ -2,12 +2,16 @@
 
 import asyncio
 import threading
+from collections import deque
+from typing import Any
 
 import pytest
 
 from outlast.sdk.backlog import Backlog
 from outlast.sdk.batching import Sender
+from outlast.sdk.pool import Hands
 from outlast.sdk.portal import Portal
+from outlast.sdk.turnpool import TurnPool
 
 
 def test_every_item_is_taken_once_whichever_thread_is_free() -> None:
@@ -53,6 +57,53 @@ def test_an_item_behind_one_that_blocks_is_taken_by_another_thread() -> None:
     backlog.put(["end", "end"])
     for thread in threads:
         thread.join(5)
+
+
+class BlockedTurn:
+    """A turn that lasts until its gate is opened."""
+
+    limit = 60.0
+
+    def __init__(self) -> None:
+        self.started_at = 0.0
+        self.thread = 0
+        self.run = None
+        self.error: BaseException | None = None
+        self.gate, self.reached = threading.Event(), threading.Event()
+
+    def claim(self) -> bool:
+        return True
+
+    def settle(self) -> bool:
+        return True
+
+    def execute(self) -> None:
+        self.reached.set()
+        self.gate.wait(10)
+
+
+def test_a_thread_is_added_beside_a_slow_turn_and_not_beside_many_short_ones() -> None:
+    loop = asyncio.new_event_loop()
+    pool = TurnPool(deque(), Hands(loop, lambda: None))
+    first, second = BlockedTurn(), BlockedTurn()
+    turns: list[Any] = [first, second]
+    pool.submit(turns)
+    assert first.reached.wait(5)
+
+    now = first.started_at
+    for _ in range(10):  # at each look another turn has just begun, and one waits: the thread is busy, not held up
+        now += 0.1
+        first.started_at = now - 0.001
+        pool.give_up_stuck(now)
+    assert not second.reached.wait(0.05)
+
+    for look in (0.1, 0.2, 0.3):  # the same turn at each look
+        pool.give_up_stuck(now + look)
+    assert second.reached.wait(5)
+    first.gate.set()
+    second.gate.set()
+    pool.close()
+    loop.close()
 
 
 def test_items_that_arrive_during_a_call_go_together_in_the_next() -> None:

@@ -21,7 +21,8 @@ THREADS_MAX: Final = 8
 TURN_MAX: Final = 2.0  # seconds for one turn: workflow code only decides, work belongs in tasks
 EVENTS_PER_SECOND: Final = 2000  # further time for the events that a turn replays, on a machine that is busy
 TELL_AFTER: Final = 0.002  # seconds for which finished turns gather while others wait: a hand-over costs as much as one
-CROWDED: Final = 0.1  # seconds for which all threads may be busy with others waiting before one is added
+SLOW: Final = 0.02  # seconds after which a turn is taken to hold its thread up: most last far less than a millisecond
+CROWDED: Final = 0.1  # seconds for which slow turns may hold all threads with others waiting before one is added
 LOOK_AGAIN: Final = 0.1
 LEAKED_MAX: Final = 64  # beyond it stuck threads are not replaced: each holds memory for good
 
@@ -98,7 +99,7 @@ InHand = TurnInHand | QueriesInHand
 
 
 class TurnPool:
-    """Begins with one thread, since turns are short and share one interpreter; adds some while turns wait."""
+    """Begins with one thread, since turns are short and share one interpreter; adds some while slow ones hold others up."""
 
     def __init__(self, finished: deque[InHand], hands: Hands) -> None:
         self.leaked = 0
@@ -142,13 +143,13 @@ class TurnPool:
     def give_up_stuck(self, now: float) -> list[tuple[InHand, str]]:
         """Return the turns that have run out of time with the stacks of their threads, and replace the threads."""
         stuck: list[tuple[InHand, str]] = []
-        running = 0
+        slow = 0
         waiting = False
         for item in list(self._waiting):
             if not item.started_at:
                 waiting = True
             elif now - item.started_at <= item.limit:
-                running += 1
+                slow += now - item.started_at >= SLOW
             elif item.settle():
                 self._waiting.pop(item, None)
                 stuck.append((item, _stack_of(item.thread)))
@@ -160,7 +161,7 @@ class TurnPool:
                     self._threads -= 1
                 if self.leaked <= LEAKED_MAX:
                     self._add_thread()
-        self._make_room(now, crowded=waiting and running >= self._threads)
+        self._make_room(now, crowded=waiting and slow >= self._threads)
         return stuck
 
     def close(self) -> None:
