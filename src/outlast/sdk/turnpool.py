@@ -20,7 +20,7 @@ from outlast.sdk.replay import Turn, WorkflowRun
 THREADS_MAX: Final = 8
 TURN_MAX: Final = 2.0  # seconds for one turn: workflow code only decides, work belongs in tasks
 EVENTS_PER_SECOND: Final = 2000  # further time for the events that a turn replays, on a machine that is busy
-TELL_AFTER: Final = 0.002  # seconds for which finished turns gather while others wait: a hand-over costs as much as one
+TELL_AFTER: Final = 0.005  # seconds for which finished turns gather while others wait: a hand-over costs as much as one
 SLOW: Final = 0.02  # seconds after which a turn is taken to hold its thread up: most last far less than a millisecond
 CROWDED: Final = 0.1  # seconds for which slow turns may hold all threads with others waiting before one is added
 LOOK_AGAIN: Final = 0.1
