@@ -5,9 +5,10 @@ import pytest
 from outlast.core import inputs as i
 from outlast.core import limits
 from outlast.core.errors import Invalid, Refusal, TooLarge
+from outlast.core.glance import is_plain_wait
 from outlast.core.payload import Payload
 from outlast.core.retry import RetryPolicy
-from outlast.core.validation import faults_of, measure, validate
+from outlast.core.validation import SHORT, faults_of, measure, validate
 from tests.core.world import enqueue_of
 
 
@@ -120,3 +121,26 @@ def test_a_value_that_could_not_be_read_again_is_refused_by_its_name(request_: i
 
 def test_a_well_typed_request_is_measured_as_it_is_written() -> None:
     assert measure(enqueue_of("t", tags={"plan": "pro"})) > measure(enqueue_of("t"))
+
+
+ODD: list[object] = ["", ".", "..", "a", "w" * SHORT, "w" * (SHORT + 1), "\ud800", "é", 5, b"a", None, ["a"]]
+WAITS: list[i.AwaitTask | i.AwaitWorkflow] = [
+    *(i.AwaitTask(task_id=value) for value in ODD),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    *(
+        i.AwaitWorkflow(workflow_id=first, run_id=second, follow=follow)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        for first in ODD
+        for second in ODD
+        for follow in (True, False, 1, None)
+    ),
+]
+
+
+def test_no_wait_is_taken_at_a_glance_that_a_closer_look_would_refuse() -> None:
+    plain = [wait for wait in WAITS if is_plain_wait(wait)]
+
+    for wait in plain:
+        measure(wait)
+        validate(wait)
+    assert i.AwaitTask(task_id="a") in plain
+    assert i.AwaitWorkflow(workflow_id="a", run_id="a") in plain
+    assert not any(isinstance(wait, i.AwaitWorkflow) and wait.workflow_id in {"", ".", ".."} for wait in plain)

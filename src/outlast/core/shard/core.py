@@ -121,7 +121,7 @@ class ShardCore:
             return
         if now > shard.now:
             self._pass_time(now)
-        self._admit(Admitted(ticket, request, namespace, principal, size))
+        self._enter(Admitted(ticket, request, namespace, principal, size), waited=False)
         self._after()
 
     def forget(self, ticket: object, *, now: int) -> None:

@@ -93,7 +93,13 @@ def _turns_are_here(shard: Shard, request: i.CompleteWorkflowTasks) -> bool:
     return True
 
 
+def _run_is_here(shard: Shard, request: i.AwaitWorkflow) -> bool:
+    run = shard.runs.get(request.run_id)
+    return run is not None and (run.outcome is None or not run.outcome.new_run_id or not request.follow)
+
+
 _QUICK: Final[dict[type, Callable[[Shard, Any], bool]]] = {
+    i.AwaitWorkflow: _run_is_here,
     i.StartWorkflows: _starts_are_new,
     i.EnqueueTasks: _tasks_are_new,
     i.CompleteTasks: _leases_are_here,
