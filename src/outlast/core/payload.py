@@ -31,7 +31,10 @@ def size_of(payloads: "Payloads | list[Payload] | None") -> int:
     """Return how many bytes ``payloads`` take inline."""
     if not payloads:
         return 0
-    return sum(len(payload.data) + 24 for payload in payloads)
+    size = 0
+    for payload in payloads:
+        size += len(payload.data) + 24
+    return size
 
 
 def without_data(payload: Payload, *, code: str, why: str) -> Payload:

@@ -44,7 +44,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     suggest_continue_as_new: bool = False  # as shown
 
 
-class Run(msgspec.Struct, kw_only=True, eq=False):
+class Run(msgspec.Struct, kw_only=True, eq=False, gc=False):
     """One run in memory: its row, opened up, and what only memory needs to know of it."""
 
     namespace: str
@@ -240,13 +240,14 @@ LEAVE_NO_MARK: Final = frozenset(
 FOLDED: Final = frozenset(_FOLDS)
 
 
+_WITHOUT_NEXT: Final = (e.WorkflowExecutionCanceled, e.WorkflowExecutionTerminated)
+
+
 def outcome_of(run: Run, event: Closing) -> WorkflowOutcome:
     """Return what callers who wait for ``run`` are told."""
     result = event.result if isinstance(event, e.WorkflowExecutionCompleted) else ()
     failure = event.failure if isinstance(event, e.WorkflowExecutionFailed) else None
-    new_run_id = (
-        "" if isinstance(event, e.WorkflowExecutionCanceled | e.WorkflowExecutionTerminated) else event.new_run_id
-    )
+    new_run_id = "" if isinstance(event, _WITHOUT_NEXT) else event.new_run_id
     return WorkflowOutcome(
         workflow_id=run.workflow_id,
         run_id=run.run_id,

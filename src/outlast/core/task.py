@@ -22,7 +22,7 @@ TERMINAL: Final = frozenset({SUCCEEDED, FAILED, CANCELED, EXPIRED})
 LETTERS: Final = TERMINAL - {SUCCEEDED}  # it ended without success: it may be brought back
 
 
-class Task(msgspec.Struct, kw_only=True, eq=False):
+class Task(msgspec.Struct, kw_only=True, eq=False, gc=False):
     """One task, standalone or an activity of a run. A Struct, since it is made faster than a dataclass."""
 
     namespace: str

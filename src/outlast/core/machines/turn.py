@@ -58,15 +58,16 @@ def decide(run: Run, commands: tuple[c.Command, ...], *, completed_id: int, now:
             check_command(command)
     except (Invalid, TooLarge) as refusal:
         _refuse(refusal.fact)
-    if len(commands) == 1 and isinstance(commands[0], ClosingCommand):
+    if len(commands) == 1 and isinstance(commands[0], c.CLOSING):
         return Decided(closing=commands[0])  # the last turn of most runs
     state = run.state
     overlay = _Overlay(
         run,
         now,
         completed_id,
-        activities={open_.activity_id: event_id for event_id, open_ in state.activities.items()},
-        timers={timer_id: timer.started_event_id for timer_id, timer in state.timers.items()},
+        # Most turns begin with nothing open.
+        activities={at.activity_id: id_ for id_, at in state.activities.items()} if state.activities else {},
+        timers={id_: timer.started_event_id for id_, timer in state.timers.items()} if state.timers else {},
         published=set(state.published or ()),
         decided=Decided(),
     )

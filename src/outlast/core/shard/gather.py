@@ -10,6 +10,7 @@ from outlast.core import codec
 from outlast.core.admin import NamespaceInfo
 from outlast.core.feed import Changes, rows_of
 from outlast.core.labels import labels_of
+from outlast.core.payload import size_of
 from outlast.core.replies import RunStatus, TaskState
 from outlast.core.run import Run
 from outlast.core.task import Task
@@ -205,7 +206,7 @@ def _moving_bytes(status: TaskStatus) -> int:
     """Return roughly how long a status is, which is written anew with every move of its task."""
     if not status.result and status.failure is None and status.last_failure is None and status.details is None:
         return 0
-    size = sum(len(payload.data) for payload in status.result) if status.result else 0
+    size = size_of(status.result)
     if status.details is not None:
         size += len(status.details.data)
     for failure in (status.failure, status.last_failure):

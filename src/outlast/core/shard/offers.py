@@ -5,9 +5,12 @@ this is stored but ``ready_at``: on load the offer is made again (ARCHITECTURE Â
 """
 
 from collections import deque
+from typing import TypeVar
 
 from outlast.core.run import Run
 from outlast.core.shard.state import Shard
+
+Name = TypeVar("Name", bound=tuple[str, ...])
 
 
 def need(shard: Shard, run: Run) -> None:
@@ -30,12 +33,19 @@ def offer(shard: Shard, run: Run) -> None:
     run.offered = True
     worker = run.state.sticky_worker
     if worker and comes_back(shard, run.namespace, worker):
-        shard.sticky.setdefault((run.namespace, run.queue, run.type, worker), deque()).append(run.run_id)
+        _line_of(shard.sticky, (run.namespace, run.queue, run.type, worker)).append(run.run_id)
         shard.expire_at(shard.now + shard.config.sticky_timeout, "sticky", run.run_id, 0)
     else:
         run.state.sticky_worker = ""
-        shard.offers.setdefault((run.namespace, run.queue, run.type), deque()).append(run.run_id)
+        _line_of(shard.offers, (run.namespace, run.queue, run.type)).append(run.run_id)
     shard.hot[run.namespace, run.queue] = None
+
+
+def _line_of(lines: dict[Name, deque[str]], name: Name) -> deque[str]:
+    line = lines.get(name)
+    if line is None:
+        line = lines[name] = deque()
+    return line
 
 
 def comes_back(shard: Shard, namespace: str, worker: str) -> bool:

@@ -1,5 +1,7 @@
 """Ready tasks: from being made to standing where pollers find them."""
 
+from typing import Final
+
 from outlast.core.errors import TooLarge
 from outlast.core.shard import timing
 from outlast.core.shard.fairness import order_key_of
@@ -13,7 +15,10 @@ from outlast.core.writes import TimerKind, TimerRow
 
 def add(shard: Shard, task: Task, *, delay: int) -> None:
     """Take a new task in; it becomes ready now or after ``delay``."""
-    shard.queues.setdefault(task.namespace, set()).add(task.queue)
+    queues = shard.queues.get(task.namespace)
+    if queues is None:
+        queues = shard.queues[task.namespace] = set()
+    queues.add(task.queue)
     shard.tasks[task.task_id] = task
     if shard.absent:
         shard.absent.pop(("task", task.task_id), None)
@@ -105,15 +110,20 @@ def _drop_unpolled(shard: Shard) -> None:
                 task.in_window = False
 
 
+_NONE: Final[frozenset[str]] = frozenset()
+
+
 def require_queues(shard: Shard, namespace: str, queues: set[str]) -> None:
     """Refuse tasks for more queues than a namespace may have.
 
     Raises:
         TooLarge: code "limit_exceeded".
     """
-    known = shard.queues.get(namespace, frozenset[str]())
+    known = shard.queues.get(namespace, _NONE)
+    if queues <= known:
+        return
     new = queues - known
-    if new and len(known) + len(new) > shard.config.queues_max:
+    if len(known) + len(new) > shard.config.queues_max:
         raise TooLarge(
             "limit_exceeded",
             f'Namespace {namespace} has had tasks in {len(known):,} queues; "{min(new)}" would be one more than the '

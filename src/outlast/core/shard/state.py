@@ -278,5 +278,9 @@ class Shard:
         """
         if len(self.waiting) >= self.config.waiters_max:
             raise Busy("busy", f"{self.config.waiters_max} callers wait for results.", remedy="Ask again later.")
-        self.waiters.setdefault(entity_id, {})[waiter.ticket] = waiter
+        waiters = self.waiters.get(entity_id)
+        if waiters is None:
+            self.waiters[entity_id] = {waiter.ticket: waiter}
+        else:
+            waiters[waiter.ticket] = waiter
         self.waiting[waiter.ticket] = entity_id

@@ -5,7 +5,7 @@ number); it goes out only after every event it shows is committed; parked events
 one has ``ready_at``; the pair it shows is that worker's alone; from the second attempt on only the count is stored.
 """
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from outlast.core import commands as c
 from outlast.core import events as e
@@ -34,6 +34,7 @@ from outlast.core.units import fraction_of, later
 from outlast.core.writes import TimerRow
 
 UNSEEN = (e.WorkflowExecutionSignaled, e.WorkflowExecutionCancelRequested)  # what makes a closing command unhandled
+_OF_A_QUEUE: Final = (e.ActivityTaskScheduled, e.TaskEnqueued)
 GROWS_AFTER = 3  # attempts of a turn with the usual timeout
 TIMEOUT_GROWTH = 5 * 1_000_000_000  # start-to-close of attempts from the fourth on
 BLOCKED_CAUSES = frozenset({"non_deterministic_error"})  # code must change before another attempt makes sense
@@ -160,7 +161,8 @@ def _complete_one(
         taken = [task_id for task_id, _ in decided.detached if task_id in shard.tasks] if decided.detached else []
         if taken:
             raise Invalid("bad_command", f"The task {taken[0]} exists already.", remedy="Give each place once.")
-        require_queues(shard, run.namespace, _queues_of(decided.events))
+        if decided.events:
+            require_queues(shard, run.namespace, _queues_of(decided.events))
     except (Invalid, TooLarge) as refusal:
         failure = Failure(kind=FailureKind.SERVER, type="BadCommand", message=refusal.fact)
         _fail(shard, run, cause="bad_command", failure=failure, identity=done.identity, build=done.build)
@@ -181,7 +183,7 @@ def _complete_one(
 
 
 def _queues_of(events: list[e.Event]) -> set[str]:
-    return {event.task_queue for event in events if isinstance(event, e.ActivityTaskScheduled | e.TaskEnqueued)}
+    return {event.task_queue for event in events if isinstance(event, _OF_A_QUEUE)}
 
 
 def _has_unseen(run: Run, closing: machine.ClosingCommand) -> bool:
