@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from outlast.sdk.app import App
     from outlast.sdk.context import TaskContext
     from outlast.sdk.errors import Fatal, RetryableError, TaskError, WorkflowFailed
+    from outlast.sdk.feed import CommittedEvent
     from outlast.sdk.handle import Handle, TaskHandle, WorkflowHandle
     from outlast.sdk.misuse import Misuse
     from outlast.sdk.options import Retry
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _HOMES: Final[dict[str, str]] = {
     "App": "outlast.sdk.app",
+    "CommittedEvent": "outlast.sdk.feed",
     "Encrypt": "outlast.protocol.codecs",
     "Fatal": "outlast.sdk.errors",
     "Handle": "outlast.sdk.handle",
@@ -47,6 +49,7 @@ _HOMES: Final[dict[str, str]] = {
 
 __all__ = [
     "App",
+    "CommittedEvent",
     "Encrypt",
     "Fatal",
     "Handle",

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from outlast.core.inputs import CompleteTasks, Completion, EnqueueTasks, TaskFai
 from outlast.core.replies import Work, WorkflowStarted
 from outlast.core.shard.config import ShardConfig
 from outlast.core.writes import CommitOutcome
-from outlast.engine.feed import Feeds
+from outlast.engine.feed import WOKEN_AT_ONCE, Feeds
 from outlast.engine.inprocess import InProcessTransport
 from outlast.protocol.feed import NOW
 from outlast.protocol.transport import FeedEvent, FeedPage, Transport
@@ -260,25 +261,37 @@ def test_a_thousand_readers_at_one_place_cost_one_look_into_the_store() -> None:
     run(work)
 
 
-def test_many_readers_are_woken_no_more_often_than_the_engine_can_bear() -> None:
+def test_many_readers_are_woken_a_few_at_a_time_and_all_again_for_a_later_commit() -> None:
     async def work() -> None:
         async with running() as (engine, transport):
-            watches = [engine.feeds.watch("default") for _ in range(limits.FEED_READERS_MAX)]
-            events = [watch.__enter__() for watch in watches]
-            await transport.call(a_task())
-            first = sum(moved.is_set() for moved in events)
-            for moved in events:
-                moved.clear()
-            await transport.call(a_task())
-            second = sum(moved.is_set() for moved in events)
-            with pytest.raises(Busy, match="readers wait") as refused, engine.feeds.watch("default"):
-                pass
-            async with asyncio.timeout(5):
-                await events[0].wait()
-            for watch in watches:
-                watch.__exit__(None, None, None)
+            with ExitStack() as watching:
+                events = [watching.enter_context(engine.feeds.watch("default")) for _ in range(4 * WOKEN_AT_ONCE)]
+                await transport.call(a_task())
+                woken = sum(moved.is_set() for moved in events)
+                async with asyncio.timeout(5):
+                    await events[-1].wait()
+                for moved in events:
+                    moved.clear()
+                await transport.call(a_task())
+                async with asyncio.timeout(5):
+                    for moved in events:
+                        await moved.wait()
 
-            assert (first, second) == (limits.FEED_READERS_MAX, 0)
+            assert WOKEN_AT_ONCE <= woken < len(events)
+            assert not engine.feeds._readers
+
+    run(work)
+
+
+def test_more_readers_than_may_wait_are_refused() -> None:
+    async def work() -> None:
+        async with running() as (engine, _):
+            with ExitStack() as watching:
+                for _ in range(limits.FEED_READERS_MAX):
+                    watching.enter_context(engine.feeds.watch("default"))
+                with pytest.raises(Busy, match="readers wait") as refused:
+                    watching.enter_context(engine.feeds.watch("default"))
+
             assert refused.value.code == "too_many_streams"
             assert not engine.feeds._readers
 

@@ -29,11 +29,12 @@ async def _feed(arguments: Arguments) -> int:
     async with reached(arguments) as look:
         while left:
             page = await look.feed(after=after, wait=HELD if arguments.watch else 0.0)
-            for event in page.events[:left]:
+            events = page.events[:left]
+            for event in events:
                 put(_line(arguments, event))
             sys.stdout.flush()
-            left -= min(left, len(page.events))
-            after = page.next if left else page.events[-1].cursor
+            left -= len(events)
+            after = page.next if left else events[-1].cursor
             if not page.more and not arguments.watch:
                 break
     if not arguments.watch and mode_of(arguments) == "table":

@@ -163,18 +163,6 @@ class Exchange:
             watching.cancel()
             working.cancel()
 
-    async def pause(self, seconds: float, *, until: asyncio.Event) -> None:
-        """Return after ``seconds``, or once ``until`` is set. Raises CallerGone when the connection closes first."""
-        watching = asyncio.ensure_future(self.closed())
-        waiting = asyncio.ensure_future(until.wait())
-        try:
-            await asyncio.wait({watching, waiting}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if watching.done():
-                raise CallerGone
-        finally:
-            watching.cancel()
-            waiting.cancel()
-
     async def closed(self) -> None:
         """Return when the caller has closed the connection; to be awaited when the body was read."""
         while (await self.receive())["type"] != "http.disconnect":

@@ -6,6 +6,7 @@ carries an id too, so that a reader to whom nothing happens does not fall behind
 
 import logging
 from collections.abc import AsyncGenerator
+from contextlib import closing
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -35,23 +36,20 @@ async def feed_stream(exchange: Exchange, *, after: str) -> StreamAnswer:
 async def _pieces(exchange: Exchange, page: FeedPage) -> AsyncGenerator[bytes]:
     """Give one piece for each page, and after a while of silence the place that was come to."""
     yield RETRY
-    silence = Silence(exchange)
+    feeds, namespace = exchange.engine.feeds, exchange.namespace
     try:
-        with exchange.engine.feeds.watch(exchange.namespace) as moved:
+        with feeds.watch(namespace) as moved, closing(Silence(exchange, moved)) as silence:
             moved.set()  # what was committed since the page was read
             while not exchange.engine.stopped:
                 if page.events:
                     yield _piece(exchange, page)
                     silence.broken()
-                if not page.more:
-                    if not await silence.ended(moved):
-                        page = await _read(exchange, page.next)
-                        if not page.events:
-                            yield b": still here\nid: %s\n\n" % page.next.encode()
-                            silence.broken()
-                        continue
-                    moved.clear()
+                told = page.more or await silence.ended()
+                moved.clear()
                 page = await _read(exchange, page.next)
+                if not told and not page.events:
+                    yield b": still here\nid: %s\n\n" % page.next.encode()
+                    silence.broken()
     except (Refusal, StoreError) as error:
         # The reader comes back with its cursor and is told then what is wrong.
         LOG.info("stream_ended request=%s code=%s", exchange.request_id, error.code)

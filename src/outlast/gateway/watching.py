@@ -8,6 +8,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncGenerator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +18,7 @@ from outlast.core.errors import Invalid, Refusal
 from outlast.core.inputs import DescribeWorkflow
 from outlast.core.replies import RunStatus, WorkflowInfo
 from outlast.core.run import STATUS_OF
-from outlast.gateway.exchange import Answer, Exchange, StreamAnswer
+from outlast.gateway.exchange import Answer, CallerGone, Exchange, StreamAnswer
 from outlast.gateway.given import ClosedOut
 from outlast.gateway.giving import events_out
 from outlast.protocol.transport import HistoryPage
@@ -33,26 +34,35 @@ END: Final = "end"  # after the cursor of a closed run: nothing follows
 
 
 class Silence:
-    """How long a stream has said nothing."""
+    """How long a stream has said nothing, and whether anybody still listens. To be closed in the end."""
 
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
+    def __init__(self, exchange: Exchange, moved: asyncio.Event) -> None:
+        """``moved`` is set when there may be news, or when the engine stops."""
+        self._moved = moved
         self._loop = asyncio.get_running_loop()
         self._since = self._loop.time()
+        self._closing = asyncio.ensure_future(exchange.closed())
+        self._closing.add_done_callback(lambda _: moved.set())
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._closing.cancel()
 
     def broken(self) -> None:
         """Say that something was said."""
         self._since = self._loop.time()
 
-    async def ended(self, moved: asyncio.Event) -> bool:
-        """Return True once ``moved`` is set, which is when there may be news or the engine stops, False at the heartbeat.
-
-        Raises CallerGone when nobody listens any more.
-        """
-        left = self._since + HEARTBEAT - self._loop.time()
-        if not moved.is_set() and left > 0:
-            await self._exchange.pause(left, until=moved)
-        return moved.is_set()
+    async def ended(self) -> bool:
+        """Return True when there may be news, False at the heartbeat. Raises CallerGone when nobody listens any more."""
+        if not self._closing.done():
+            try:
+                async with asyncio.timeout_at(self._since + HEARTBEAT):
+                    await self._moved.wait()
+            except TimeoutError:
+                return False
+        if self._closing.done():
+            raise CallerGone
+        return True
 
 
 @dataclass(slots=True, frozen=True)
@@ -120,8 +130,7 @@ def closes(page: HistoryPage) -> bool:
 async def _pieces(exchange: Exchange, page: HistoryPage, after: int, *, closed: bool) -> AsyncGenerator[bytes]:
     """Give one piece for each page of events, a comment after a while of silence, and ``closed`` in the end."""
     yield RETRY
-    silence = Silence(exchange)
-    with exchange.engine.watches.watch(page.run_id) as moved:
+    with exchange.engine.watches.watch(page.run_id) as moved, closing(Silence(exchange, moved)) as silence:
         moved.set()  # what was committed since the page was read
         while not exchange.engine.stopped:
             if page.events:
@@ -132,7 +141,7 @@ async def _pieces(exchange: Exchange, page: HistoryPage, after: int, *, closed: 
             if closed:
                 yield _end(page.run_id, after)
                 return
-            while not page.next_event_id and not await silence.ended(moved):
+            while not page.next_event_id and not await silence.ended():
                 yield b": still here\n\n"
                 silence.broken()
             moved.clear()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, Type
 
 from outlast.core.errors import Invalid, Refusal
 from outlast.core.limits import NAME_BYTES_MAX
-from outlast.protocol.transport import FeedEvent, Transport
+from outlast.protocol.transport import Transport
 from outlast.sdk.capacity import Queues, Workers
 from outlast.sdk.classes import members_of
 from outlast.sdk.client import Client
@@ -21,7 +21,7 @@ from outlast.sdk.context import TaskContext
 from outlast.sdk.converter import Converter
 from outlast.sdk.durations import Duration, seconds_of
 from outlast.sdk.engine import RunningEngine, StartEngine, find_engine, place_beside
-from outlast.sdk.feed import Follower
+from outlast.sdk.feed import CommittedEvent, Follower
 from outlast.sdk.handle import TaskHandle, WorkflowHandle
 from outlast.sdk.importing import refuse_start_at_import, user_place
 from outlast.sdk.include import Includes
@@ -183,7 +183,7 @@ class App:
         """Return the handle of a workflow by its id: of one run, or of whichever is open or was the last."""
         return WorkflowHandle(id, run_id, self.connect)
 
-    def feed(self, after: str = "", *, follow: bool = True) -> Iterator[FeedEvent]:
+    def feed(self, after: str = "", *, follow: bool = True) -> Iterator[CommittedEvent]:
         """Yield what is committed in the app's namespace, in order: events of histories, and of tasks.
 
         Each event has a ``cursor``; given as ``after`` it goes on behind that event, none left out and none twice, also after
@@ -196,7 +196,7 @@ class App:
         """
         return Follower(self.connect, after, follow).events()
 
-    def afeed(self, after: str = "", *, follow: bool = True) -> AsyncIterator[FeedEvent]:
+    def afeed(self, after: str = "", *, follow: bool = True) -> AsyncIterator[CommittedEvent]:
         """Yield what ``feed`` does, for ``async for``."""
         return Follower(self.connect, after, follow).aevents()
 

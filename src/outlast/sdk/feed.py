@@ -3,18 +3,47 @@
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
 from outlast.core.errors import Unavailable
+from outlast.core.events import Event
 from outlast.core.limits import FEED_PAGE_EVENTS
-from outlast.protocol.transport import FeedEvent, FeedPage
+from outlast.core.units import MICROSECOND
+from outlast.protocol.transport import Attempt, FeedEvent, FeedPage
 from outlast.sdk.client import PATIENCE, Client
 from outlast.sdk.pause import Pause
+from outlast.sdk.recorded import EPOCH
 
 HELD: Final = 20.0  # seconds for which one request is held: less than an answer may take
 PAUSE_FIRST: Final = 0.05
 PAUSE_MAX: Final = 2.0
 INSTEAD: Final = "app.afeed(…)"
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedEvent:
+    """One event of a feed: of a run's history (``event``), or of a task.
+
+    ``kind`` is such as "TimerStarted", or one of "TaskEnqueued", "TaskAttemptEnded" (then ``attempt`` says how) and
+    "TaskClosed" (then ``state`` says in which). ``type`` is that of the workflow or task; ``commit`` grows with each commit.
+    Give ``cursor`` as ``after`` to go on behind it. ``gone``: its run or task has been forgotten, nothing but ids is left.
+    """
+
+    cursor: str
+    commit: int
+    at: datetime
+    kind: str
+    type: str
+    workflow_id: str
+    run_id: str
+    event_id: int
+    task_id: str
+    queue: str
+    state: str
+    attempt: Attempt | None
+    event: Event | None
+    gone: bool
 
 
 @dataclass(slots=True)
@@ -25,22 +54,22 @@ class Follower:
     after: str
     follow: bool
 
-    def events(self) -> Iterator[FeedEvent]:
+    def events(self) -> Iterator[CommittedEvent]:
         """Yield events, blocking while there are none."""
         while True:
             client = self.connect()
             page = client.portal.run(self._page(client), instead=INSTEAD)
-            yield from page.events
+            yield from map(_event, page.events)
             if self._is_over(page):
                 return
 
-    async def aevents(self) -> AsyncIterator[FeedEvent]:
+    async def aevents(self) -> AsyncIterator[CommittedEvent]:
         """Yield events, waiting while there are none."""
         while True:
             client = self.connect()
             page = await client.arun(self._page(client), instead=INSTEAD)
             for event in page.events:
-                yield event
+                yield _event(event)
             if self._is_over(page):
                 return
 
@@ -61,3 +90,22 @@ class Follower:
     def _is_over(self, page: FeedPage) -> bool:
         self.after = page.next
         return not page.more and not self.follow
+
+
+def _event(event: FeedEvent) -> CommittedEvent:
+    return CommittedEvent(
+        cursor=event.cursor,
+        commit=event.commit,
+        at=EPOCH + timedelta(microseconds=event.at // MICROSECOND),
+        kind=event.kind,
+        type=event.type,
+        workflow_id=event.workflow_id,
+        run_id=event.run_id,
+        event_id=event.event_id,
+        task_id=event.task_id,
+        queue=event.queue,
+        state=event.state,
+        attempt=event.attempt,
+        event=event.event,
+        gone=event.gone,
+    )

@@ -4,8 +4,10 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 from outlast.core.errors import Conflict, Invalid, NotFound
+from outlast.server.clock import SystemEntropy
 from outlast.server.places import BESIDE, BlobPlace, blobs_at
 from outlast.store.base import BlobStore, Store
 
@@ -26,12 +28,19 @@ def open_stores(url: str, blobs: BlobPlace = BESIDE) -> Stores:
     if url in {"memory:", "memory://"}:
         from outlast.store.memory.blobs import MemoryBlobStore
         from outlast.store.memory.store import MemoryStore
+        from outlast.store.memory.tables import Tables
 
-        return Stores(MemoryStore(), MemoryBlobStore() if not blobs.url else blobs_at(blobs, beside=""))
+        place = MemoryBlobStore() if not blobs.url else blobs_at(blobs, beside="")
+        return Stores(MemoryStore(tables=Tables(identity=_fresh_identity())), place)
     path = path_of(url)
     from outlast.store.sqlite.store import SqliteStore
 
     return Stores(SqliteStore(path), blobs_of(path, blobs), path)
+
+
+def _fresh_identity() -> int:
+    """Return what tells a store from every other one; a file gets its own when it is made."""
+    return UUID(SystemEntropy().new_id()).int & (2**62 - 1)
 
 
 def path_of(url: str) -> str:
