@@ -1,8 +1,10 @@
 """What a batch says to the feed: every page of a history, every end of a lease, and the life of standalone tasks."""
 
 from outlast.core import commands as c
-from outlast.core import limits
+from outlast.core import inputs as i
+from outlast.core import limits, replies
 from outlast.core.feed import Changes, Entry, Place, What, entries_of, rows_of
+from outlast.core.retry import RetryPolicy
 from outlast.core.units import HOUR
 from outlast.core.writes import FeedRow
 from tests.core.world import World
@@ -118,3 +120,19 @@ def test_histories_are_told_page_by_page_as_they_are_stored() -> None:
         (row.run_id, row.first_event_id, row.count) for rows in world.tables.history.values() for row in rows
     ]
     assert len(pages) >= 3
+
+
+def test_a_task_that_was_brought_back_is_told_between_its_two_ends() -> None:
+    world = World()
+    world.enqueue("t1", retry=RetryPolicy(attempts_max=1))
+    world.fail(world.lease())
+    world.ask(i.RetryTasks(task_ids=("t1",), request_id="again"), replies.TasksRetried)
+    world.complete(world.lease())
+    rows = world.tables.feed["default"]
+    outcomes = [
+        world.tables.attempts[entry.id][entry.key, 0].outcome if entry.what is What.ATTEMPT else entry.state
+        for entry in all_entries(rows)
+    ]
+
+    assert told(world) == [(kind, "t1") for kind in ("enqueued", "attempt", "closed", "attempt", "attempt", "closed")]
+    assert outcomes == ["", "failed", "failed", "retried", "succeeded", "succeeded"]

@@ -30,7 +30,7 @@ class What(StrEnum):
 
     HISTORY = "history"  # a page of a history, with all its events
     ENQUEUED = "enqueued"  # a standalone task came
-    ATTEMPT = "attempt"  # a lease of a task or activity ended
+    ATTEMPT = "attempt"  # a lease of a task or activity ended, or a task was brought back: its row says which
     CLOSED = "closed"  # a standalone task ended
 
 
@@ -40,7 +40,7 @@ class Changes(msgspec.Struct, array_like=True, gc=False):
     history: list[tuple[str, int, int]] = []  # run id, first event id, count
     enqueued: list[str] = []  # task ids
     attempts: list[tuple[str, int]] = []  # task id, lease
-    closed: list[tuple[str, str, int]] = []  # task id, state, instant
+    closed: list[tuple[str, str, int]] = []  # task id, state, instant; "" and a lease where one was brought back
 
     def entries(self) -> int:
         """Return how many there are of all kinds."""
@@ -122,8 +122,8 @@ def _entries(row: FeedRow) -> Iterator[Entry]:
     for task_id, lease in changes.attempts:
         yield Entry(number, before, at, What.ATTEMPT, task_id, lease)
         before += 1
-    for task_id, state, closed_at in changes.closed:
-        yield Entry(number, before, at, What.CLOSED, task_id, closed_at, 1, state)
+    for task_id, state, key in changes.closed:
+        yield Entry(number, before, at, What.CLOSED if state else What.ATTEMPT, task_id, key, 1, state)
         before += 1
 
 

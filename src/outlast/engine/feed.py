@@ -16,9 +16,10 @@ from typing import Final, Protocol
 from outlast.core import codec, limits
 from outlast.core.errors import Busy, Invalid
 from outlast.core.feed import Entry, Place, What
+from outlast.core.shard.gather import RETRIED
 from outlast.core.writes import Batch
 from outlast.engine.reading import attempt_of
-from outlast.protocol.feed import FORGOTTEN, NOW, TASK_ATTEMPT_ENDED, TASK_CLOSED, TASK_ENQUEUED
+from outlast.protocol.feed import FORGOTTEN, NOW, TASK_ATTEMPT_ENDED, TASK_CLOSED, TASK_ENQUEUED, TASK_RETRIED
 from outlast.protocol.transport import FeedEvent, FeedPage
 from outlast.store.base import FeedFound
 
@@ -179,7 +180,7 @@ def _of_task(entry: Entry, found: FeedFound, mark: str) -> FeedEvent:
         cursor=_cursor(entry.number, entry.before + 1, mark),
         commit=entry.number,
         at=at,
-        kind=_KINDS[entry.what],
+        kind=TASK_RETRIED if row is not None and row.outcome == RETRIED else _KINDS[entry.what],
         type="" if names is None else names.type,
         workflow_id=found.runs.get(run_id, ("", ""))[0],
         run_id=run_id,

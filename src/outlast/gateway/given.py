@@ -187,7 +187,7 @@ class FeedEventOut(msgspec.Struct, kw_only=True, frozen=True):
     at: When
     kind: Annotated[
         str,
-        Meta(description="That of the event in the history, or TaskEnqueued, TaskAttemptEnded, TaskClosed, Forgotten."),
+        Meta(description="As in the history, or TaskEnqueued, TaskAttemptEnded, TaskClosed, TaskRetried, Forgotten."),
     ]
     type: Annotated[str, Meta(description="Of the workflow or task.")]
     workflow_id: str

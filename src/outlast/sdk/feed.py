@@ -25,8 +25,8 @@ INSTEAD: Final = "app.afeed(…)"
 class CommittedEvent:
     """One event of a feed: of a run's history (``event``), or of a task.
 
-    ``kind`` is such as "TimerStarted", or one of "TaskEnqueued", "TaskAttemptEnded" (then ``attempt`` says how) and
-    "TaskClosed" (then ``state`` says in which). ``type`` is that of the workflow or task; ``commit`` grows with each commit.
+    ``kind`` is such as "TimerStarted", or one of "TaskEnqueued", "TaskAttemptEnded" and "TaskRetried" (``attempt`` says more),
+    and "TaskClosed" (in ``state``). ``type`` is that of the workflow or task; ``commit`` grows with each commit.
     Give ``cursor`` as ``after`` to go on behind it. ``gone``: its run or task has been forgotten, nothing but ids is left.
     """
 

@@ -30,6 +30,7 @@ from outlast.core.writes import (
     TimerRow,
 )
 
+RETRIED = "retried"  # the outcome of the row that says that a task was brought back
 ROW_BYTES = 200  # what a row takes beside its blobs, roughly; for the bound on a batch
 
 
@@ -54,8 +55,8 @@ class Gather:
     namespaces: dict[str, NamespaceInfo | None] = field(default_factory=dict[str, NamespaceInfo | None])
     forgotten_runs: dict[str, None] = field(default_factory=dict[str, None])
     forgotten_tasks: dict[str, None] = field(default_factory=dict[str, None])
-    # standalone tasks that have ended: namespace, id, state, instant
-    closed: list[tuple[str, str, TaskState, int]] = field(default_factory=list[tuple[str, str, TaskState, int]])
+    # standalone tasks that have ended: namespace, id, state, instant; or were brought back: "" and the lease
+    closed: list[tuple[str, str, str, int]] = field(default_factory=list[tuple[str, str, str, int]])
     renew: bool = False
     opened: int = 0  # runs made in this batch: orders them
     parked: int = 0  # events that were parked
@@ -152,7 +153,7 @@ class Gather:
             if not task.run_id:
                 found[task.namespace].enqueued.append(task.task_id)
         for row in batch.attempts:
-            if not row.late:  # a late word ends nothing: it is evidence
+            if not row.late and row.outcome != RETRIED:  # a late word ends nothing: it is evidence
                 found[row.namespace].attempts.append((row.task_id, row.lease))
         for namespace, task_id, state, at in self.closed:
             found[namespace].closed.append((task_id, state, at))

@@ -11,6 +11,7 @@ from outlast.core.machines import task as machine
 from outlast.core.replies import Accepted, Refused, TaskOutcomeReply, TasksRetried
 from outlast.core.shard import dedup, holding, offers, timing, why
 from outlast.core.shard.damage import require_whole
+from outlast.core.shard.gather import RETRIED
 from outlast.core.shard.histories import append, id_of_next
 from outlast.core.shard.namespaces import require_active
 from outlast.core.shard.readiness import make_ready, set_deadlines, task_timer
@@ -76,10 +77,11 @@ def _retry(shard: Shard, task: Task, request: RetryTasks) -> bool:
     machine.bring_back(task, now=shard.now)
     dedup.keep(shard, task.namespace, scope, request.request_id, id=task.task_id, fingerprint="")
     dedup.take_key_back(shard, task)
-    row = machine.attempt_row(task, "retried", now=shard.now)
+    row = machine.attempt_row(task, RETRIED, now=shard.now)
     row.identity, row.started_at, row.build = request.identity, shard.now, ""
     row.error_message = request.reason
     shard.gather.attempts.append(row)
+    shard.gather.closed.append((task.namespace, task.task_id, "", task.lease))
     shard.count_task(task, was)
     set_deadlines(shard, task)
     task.in_window = False  # where its old place may still lie, which says nothing any more

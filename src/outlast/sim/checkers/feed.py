@@ -65,7 +65,8 @@ class Feed:
             yield mirror.runs[run_id].namespace, (type(event).__name__, run_id, event_id)
         for attempt in change.batch.attempts:
             if not attempt.late:
-                yield attempt.namespace, ("TaskAttemptEnded", attempt.task_id, attempt.attempt)
+                kind = "TaskRetried" if attempt.outcome == "retried" else "TaskAttemptEnded"
+                yield attempt.namespace, (kind, attempt.task_id, attempt.attempt)
         for old, row in change.tasks:
             if not row.run_id and old is None:
                 yield row.namespace, ("TaskEnqueued", row.task_id, 0)
