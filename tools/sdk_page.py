@@ -41,7 +41,12 @@ SHELVES: Final[dict[str, tuple[Any, ...]]] = {
     ),
     "Workflows": (outlast.Workflow, options.WorkflowDeclaration, options.WorkflowUsing, outlast.Signal),
     "In workflow code": (workflow, workflow.Info),
-    "Handles": (outlast.Handle, outlast.TaskHandle, outlast.WorkflowHandle, outlast.HistoryEvent),
+    "Handles": (
+        outlast.Handle,
+        outlast.TaskHandle,
+        outlast.WorkflowHandle,
+        outlast.HistoryEvent,
+    ),
     "What there is": (
         lists.Workflows,
         lists.Tasks,
@@ -56,6 +61,7 @@ SHELVES: Final[dict[str, tuple[Any, ...]]] = {
         PendingTimer,
         TaskInfo,
         Attempt,
+        outlast.CommittedEvent,
         Count,
         QueueInfo,
         WorkerInfo,

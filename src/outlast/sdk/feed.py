@@ -23,27 +23,22 @@ INSTEAD: Final = "app.afeed(…)"
 
 @dataclass(frozen=True, slots=True)
 class CommittedEvent:
-    """One event of a feed: of a run's history (``event``), or of a task.
+    """One event of a feed: of the history of a run, or of a task."""
 
-    ``kind`` is such as "TimerStarted", or one of "TaskEnqueued", "TaskAttemptEnded" and "TaskRetried" (``attempt`` says more),
-    and "TaskClosed" (in ``state``). ``type`` is that of the workflow or task; ``commit`` grows with each commit.
-    Give ``cursor`` as ``after`` to go on behind it. ``gone``: its run or task has been forgotten, nothing but ids is left.
-    """
-
-    cursor: str
-    commit: int
-    at: datetime
-    kind: str
-    type: str
-    workflow_id: str
-    run_id: str
-    event_id: int
-    task_id: str
-    queue: str
-    state: str
-    attempt: Attempt | None
-    event: Event | None
-    gone: bool
+    cursor: str  # given as ``after`` it goes on behind this event
+    commit: int  # number of the commit that wrote it: greater for a later one
+    at: datetime  # when it happened
+    kind: str  # "TimerStarted" and the like, or one of tasks: "TaskEnqueued", "TaskClosed" and so on
+    type: str  # of the workflow or task
+    workflow_id: str  # also of the workflow that an activity belongs to
+    run_id: str  # as ``workflow_id``
+    event_id: int  # its place in the history; 0 for an event of a task
+    task_id: str  # of the task or activity; "" for an event of a history
+    queue: str  # of the task
+    state: str  # that a task has closed in
+    attempt: Attempt | None  # how a lease ended, or who brought a task back
+    event: Event | None  # as the history has it; a payload above 256 KB is a reference here
+    gone: bool  # its run or task has been forgotten: nothing but its ids is left
 
 
 @dataclass(slots=True)
