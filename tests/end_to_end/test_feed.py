@@ -147,7 +147,7 @@ def test_a_reader_sees_every_event_once_and_in_order_over_kills_of_the_server(tm
     assert reader.told == whole
     for name, history in histories.items():
         told = [
-            {field: event[field] for field in ("event_id", "at", "kind", "fields")}
+            {field: event[field] for field in ("event_id", "at", "kind", "fields", "schemas")}
             for event in reader.told
             if event["workflow_id"] == name
         ]

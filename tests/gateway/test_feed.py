@@ -59,7 +59,7 @@ def test_a_page_has_events_as_the_histories_show_them() -> None:
             history = (await client.send("GET", "/api/v1/workflows/o-1/history")).json()
 
             assert [
-                {name: item[name] for name in ("event_id", "at", "kind", "fields")}
+                {name: item[name] for name in ("event_id", "at", "kind", "fields", "schemas")}
                 for item in page["items"]
                 if item["event_id"]
             ] == history["events"]

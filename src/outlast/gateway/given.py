@@ -197,6 +197,7 @@ class FeedEventOut(msgspec.Struct, kw_only=True, frozen=True):
     queue: str
     fields: dict[str, Any]
     gone: bool
+    schemas: Schemas
 
 
 class FeedOut(msgspec.Struct, kw_only=True, frozen=True):

@@ -250,6 +250,7 @@ def feed_event_out(event: FeedEvent) -> FeedEventOut:
         queue=event.queue,
         fields=fields,
         gone=event.gone,
+        schemas={} if event.event is None else schemas_in(event.event),
     )
 
 
