@@ -50,6 +50,7 @@ SHELVES: Final[dict[str, tuple[Any, ...]]] = {
     "What there is": (
         lists.Workflows,
         lists.Tasks,
+        lists.Retried,
         capacity.Queues,
         capacity.Workers,
         namespaces.Namespaces,
@@ -68,7 +69,7 @@ SHELVES: Final[dict[str, tuple[Any, ...]]] = {
         NamespaceInfo,
         NamespaceSettings,
     ),
-    "Codecs": (outlast.Zstd, outlast.Encrypt, outlast.KeyRing),
+    "Codecs": (outlast.Zstd, outlast.Encrypt, outlast.KeyRing, outlast.Pickle),
     "Errors": (
         outlast.Misuse,
         *(getattr(errors, name) for name in errors.__all__ if name not in {"exception_of", "failure_of"}),

@@ -17,10 +17,10 @@ Fetch = Callable[[Transport, str, int], Coroutine[Any, Any, Listing]]  # by curs
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """The ids of the tasks that were brought back, or would be. ``more``: others meet the filter."""
+    """What ``app.tasks.retry`` brought back, or with ``dry_run`` would bring back."""
 
-    ids: tuple[str, ...]
-    more: bool
+    ids: tuple[str, ...]  # of the tasks
+    more: bool  # whether others meet the filter
 
 
 class Workflows:
