@@ -27,6 +27,7 @@ class Pickle(Converter):
             )
 
     def to_payload(self, value: Any, *, path: str, declared: Any = Any) -> Payload:
+        """Return ``value`` as JSON where it has such a form, else by pickle. Raises as the default converter."""
         try:
             return super().to_payload(value, path=path, declared=declared)
         except NotSerializable as no_json:
@@ -41,6 +42,7 @@ class Pickle(Converter):
             return bounded(Payload(PICKLE, data), path)
 
     def from_payload(self, payload: Payload, type: Any = Any, *, path: str = "value") -> Any:
+        """Return the value in ``payload``, whichever way it was written. Raises as the default converter."""
         if payload.encoding != PICKLE or payload.blob:
             return super().from_payload(payload, type, path=path)
         try:
