@@ -22,7 +22,8 @@ from outlast.sdk import capacity, errors, lists, namespaces, options, workflow
 # For the worker and for commands: nobody else need call them.
 HIDDEN: Final = frozenset(
     {
-        "App.connect", "App.start_worker", "App.worker", "Encrypt.decode", "Encrypt.encode", "Retry.policy", "Task.definition",
+        "App.connect", "App.start_worker", "App.worker", "Encrypt.decode", "Encrypt.encode", "Pickle.from_payload",
+        "Pickle.to_payload", "Retry.policy", "Task.definition",
         "TaskContext.details", "TaskContext.drop_details", "TaskContext.tell_cancelled", "TaskContext.tell_lease_lost",
         "Workflow.definition", "Zstd.decode", "Zstd.encode", "workflow.time",
         "workflow.execute_local_activity", "workflow.start_child_workflow", "workflow.execute_child_workflow",
@@ -75,6 +76,9 @@ SHELVES: Final[dict[str, tuple[Any, ...]]] = {
         *(getattr(errors, name) for name in errors.__all__ if name not in {"exception_of", "failure_of"}),
     ),
 }
+MADE_BY_USERS: Final = frozenset(
+    {outlast.App, outlast.Signal, outlast.Zstd, outlast.Encrypt, outlast.KeyRing, outlast.Pickle}
+)
 WIDTH: Final = 100
 
 
@@ -123,7 +127,7 @@ def _class(thing: type) -> Iterator[str]:
     assert isinstance(tree, ast.ClassDef)
     yield f"### {thing.__name__}\n\n"
     made = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"), None)
-    if made is not None and thing in {outlast.App, outlast.Signal, outlast.Zstd, outlast.Encrypt, outlast.KeyRing}:
+    if made is not None and thing in MADE_BY_USERS:
         yield _code(_signature(made, name=thing.__name__, of_class=True))
     yield f"{_prose(_told(thing, thing.__name__))}\n\n"
     yield from _fields(thing, tree)

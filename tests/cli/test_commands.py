@@ -295,3 +295,20 @@ def test_what_will_go_wrong_with_a_run_is_shown(kept: Path, outlast: Command, mo
     assert "  warning   Its history has " in table
     assert json["workflow"]["warning"].startswith("Its history has ")
     assert "  warning    Its history has " in why
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("list", "workflow list, task list, queue list"), ("signal", "workflow signal")]
+)
+def test_a_verb_without_its_noun_is_told_the_nouns_that_have_it(outlast: Command, typed: str, meant: str) -> None:
+    code, _, refused = outlast(typed)
+
+    assert code == 2
+    assert f"Did you mean: {meant}?" in refused
+
+
+def test_arguments_of_a_workflow_may_be_left_out_and_are_not_said_to_be_needed(outlast: Command) -> None:
+    code, _, refused = outlast("workflow", "start")
+
+    assert code == 2
+    assert "required: TYPE." in refused

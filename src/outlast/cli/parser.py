@@ -126,7 +126,12 @@ def _without_verb(argv: list[str]) -> int:
         return exits.DONE if len(argv) > 1 else exits.USAGE
     said = " ".join(argv[: 2 if nouns else 1])
     known = [" ".join(verb.words) for verb in nouns or VERBS]
-    near = get_close_matches(" ".join(argv[:2]), known, n=1, cutoff=0.8) or get_close_matches(said, known, cutoff=0.4)
+    ends = [" ".join(verb.words) for verb in VERBS if len(verb.words) > 1 and verb.words[-1] == said]
+    near = (
+        ends[:3]
+        or get_close_matches(" ".join(argv[:2]), known, n=1, cutoff=0.8)
+        or get_close_matches(said, known, cutoff=0.4)
+    )
     return exits.complain(
         "invalid_request",
         f'There is no command "{said}".',

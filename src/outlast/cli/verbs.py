@@ -41,7 +41,7 @@ _TASK_FILTER: Final = (
 _RUN: Final = option("--run", default="", metavar="RUN_ID", help="an earlier run")
 _WAIT: Final = option("--wait", nargs="?", const="", default=None, metavar="TIME", help="wait for the result")
 _ARGS: Final = option(
-    "args", nargs="*", metavar="JSON", help="arguments, each as JSON: 3, true, '\"text\"', '{\"a\": 1}'"
+    "args", nargs="*", default=[], metavar="JSON", help="arguments, each as JSON: 3, true, '\"text\"', '{\"a\": 1}'"
 )
 _TAG: Final = option("--tag", action="append", default=[], metavar="NAME=VALUE", help="a tag; may be given again")
 _DELAY: Final = option("--delay", default="0", metavar="TIME", help="begin after this time")

@@ -77,7 +77,7 @@ def _listed(arguments: Arguments, infos: list[WorkflowInfo], now: int) -> str:
         )
         for info in infos
     ]
-    return table_text(("WORKFLOW", "TYPE", "STATUS", "STARTED", "WAITS FOR"), rows)
+    return table_text(("WORKFLOW", "TYPE", "STATUS", "STARTED", "WAITS FOR OR RESULT"), rows)
 
 
 async def _asked(look: Look, info: WorkflowInfo) -> WorkflowInfo:
