@@ -40,9 +40,9 @@ def main() -> int:
         for contender in CONTENDERS:
             if not contender.peer or contender.peer in environments:
                 play(contender, environments.get(contender.peer), report, number, chosen.only or list(BY_NAME))
+                if not chosen.only:
+                    report.keep(chosen.keep)  # so that a run which is cut short has said what it found
     print("\n" + "\n".join(report.lines()))
-    if not chosen.only:
-        report.keep(chosen.keep)
     failed = report.absent or [turn for turn in report.turns if turn.error]
     return 1 if failed or report.missed() else 0
 
