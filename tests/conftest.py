@@ -20,3 +20,14 @@ def cluster() -> Generator[Cluster]:
     """A PostgreSQL server of this process of the tests; its databases are made by those who need one."""
     with Cluster() as running:
         yield running
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def store(request: pytest.FixtureRequest) -> Generator[str]:
+    """The address of a store in which nothing is, of each kind that tests of the whole run on."""
+    if request.param == "memory":
+        yield "memory:"
+        return
+    cluster: Cluster = request.getfixturevalue("cluster")
+    with cluster.database() as url:
+        yield f"{url}&allow_weak_durability=yes"

@@ -74,8 +74,8 @@ def test_the_environment_names_the_store_unless_the_program_does(monkeypatch: py
 
 
 def test_a_store_of_another_kind_is_refused_with_those_there_are() -> None:
-    with pytest.raises(UnknownOption, match="postgres") as raised:
-        App("postgresql://localhost/shop")
+    with pytest.raises(UnknownOption, match="mysql") as raised:
+        App("mysql://localhost/shop")
 
     assert "sqlite:///FILE" in raised.value.remedy
 

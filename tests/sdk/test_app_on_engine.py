@@ -16,8 +16,8 @@ GO = Signal("go", str)
 
 
 @pytest.fixture
-def app() -> Iterator[App]:
-    made = App("memory:", threads=4, drain="5s")
+def app(store: str) -> Iterator[App]:
+    made = App(store, threads=4, drain="5s")
     with made:
         yield made
 
@@ -246,8 +246,8 @@ def test_an_error_of_an_activity_reaches_the_caller_of_the_workflow(app: App) ->
         flow.start().result(timeout="10s")
 
 
-def test_runs_that_are_pushed_out_of_memory_go_on_from_their_histories() -> None:
-    app = App("memory:", threads=4, drain="5s")
+def test_runs_that_are_pushed_out_of_memory_go_on_from_their_histories(store: str) -> None:
+    app = App(store, threads=4, drain="5s")
     app._options = type(app._options)(threads=4, runs_cached=2)
 
     @app.task
@@ -263,9 +263,9 @@ def test_runs_that_are_pushed_out_of_memory_go_on_from_their_histories() -> None
         assert [handle.result(timeout="20s") for handle in handles] == [3] * 20
 
 
-def test_a_run_whose_history_takes_several_pages_goes_on_at_a_worker_that_has_not_got_it() -> None:
+def test_a_run_whose_history_takes_several_pages_goes_on_at_a_worker_that_has_not_got_it(store: str) -> None:
     """A page has at most a thousand events, and the turn that follows them is in none."""
-    app = App("memory:", threads=1, drain="5s")
+    app = App(store, threads=1, drain="5s")
     app._options = type(app._options)(threads=1, runs_cached=0)
     tick = Signal("tick", int)
 
@@ -291,8 +291,8 @@ def test_an_unknown_id_is_not_found(app: App) -> None:
         app.get_workflow("nothing").describe()
 
 
-def test_work_in_flight_at_a_stop_is_finished_before_the_app_has_stopped() -> None:
-    app = App("memory:", threads=2, drain="5s")
+def test_work_in_flight_at_a_stop_is_finished_before_the_app_has_stopped(store: str) -> None:
+    app = App(store, threads=2, drain="5s")
     begun, ended = threading.Event(), threading.Event()
 
     @app.task

@@ -11,8 +11,8 @@ from tests.sdk.apps import eventually
 
 
 @pytest.fixture
-def app() -> Iterator[App]:
-    made = App("memory:", threads=4, drain="5s")
+def app(store: str) -> Iterator[App]:
+    made = App(store, threads=4, drain="5s")
     with made:
         yield made
 

@@ -15,8 +15,8 @@ GO = Signal("go", str)
 
 
 @pytest.fixture
-def app() -> Iterator[App]:
-    made = App("memory:", threads=4, drain="5s")
+def app(store: str) -> Iterator[App]:
+    made = App(store, threads=4, drain="5s")
     with made:
         yield made
 

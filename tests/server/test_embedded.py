@@ -97,7 +97,7 @@ def test_what_keeps_an_engine_from_starting_is_raised_where_it_is_started(tmp_pa
     with pytest.raises(StoreError) as refused:
         start(f"sqlite:///{tmp_path}/x.db")
     with pytest.raises(Invalid):
-        start("postgresql://localhost/x")
+        start("mysql://localhost/x")
 
     assert refused.value.code == "store_damaged"
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("outlast-")]

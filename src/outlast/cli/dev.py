@@ -20,6 +20,7 @@ from outlast.cli.running import run_fast
 from outlast.core.errors import Invalid
 from outlast.server.assemble import Server
 from outlast.server.settings import Settings, is_loopback, settings_from
+from outlast.server.stores import shown
 
 AGAIN_AFTER: Final = 1.0  # seconds before a worker that died is started again
 AGAIN_AFTER_MAX: Final = 30.0
@@ -60,7 +61,7 @@ def dev(arguments: Arguments) -> int:
 async def _dev(arguments: Arguments, settings: Settings, options: tuple[str, ...], log: MergedLog) -> int:
     server = Server(settings)
     await server.start()
-    sys.stdout.write(f"outlast dev: {settings.store} at {server.address}, worker for {arguments.target}\n")
+    sys.stdout.write(f"outlast dev: {shown(settings.store)} at {server.address}, worker for {arguments.target}\n")
     sys.stdout.flush()
     told = asyncio.Event()
     keeper = Keeper(Work(arguments.target, server.address, options), arguments.workers, log, told)

@@ -67,17 +67,20 @@ async def _findings(arguments: Arguments) -> list[Finding]:
     if not given.text("server"):
         found += _of_store(given)
         found += await _of_blobs(given)
+        found += [finding async for finding in _of_database(given)]
     found += [finding async for finding in _of_what_runs(arguments)]
     return found
 
 
 def _of_store(given: Sources) -> Iterator[Finding]:
-    from outlast.server.stores import path_of
+    from outlast.server.stores import is_postgres, path_of
 
     url = given.text("store")
     if url.startswith("memory:"):
         yield Finding("store_memory", "store", Level.NOTE, "in memory: it ends with its process", "Name a file.")
         return
+    if is_postgres(url):
+        return  # it is asked, which takes a loop: _of_database
     try:
         yield from check_store(path_of(url))
     except Refusal as error:
@@ -85,12 +88,34 @@ def _of_store(given: Sources) -> Iterator[Finding]:
 
 
 async def _of_blobs(given: Sources) -> list[Finding]:
-    from outlast.server.stores import path_of
+    from outlast.server.stores import is_postgres, path_of
 
+    url = given.text("store")
     try:
-        return await check_blobs(given, path_of(given.text("store")))
+        return await check_blobs(given, "" if is_postgres(url) else path_of(url))
     except Refusal:
         return []  # it was said of the settings, or of the store
+
+
+async def _of_database(given: Sources) -> AsyncIterator[Finding]:
+    from outlast.server.looking import weak_points_of
+    from outlast.server.stores import is_postgres
+
+    url = given.text("store")
+    if not is_postgres(url):
+        return
+    try:
+        shown, weak = await weak_points_of(url)
+    except (Refusal, StoreError) as error:
+        yield Finding(error.code, "store", Level.PROBLEM, error.fact, error.remedy)
+        return
+    if weak:
+        yield Finding(
+            "store_weak", "store", Level.PROBLEM, f"{shown} may lose acknowledged commits: {', '.join(weak)}",
+            "Set them to on, if this data may not be lost.",
+        )  # fmt: skip
+    else:
+        yield Finding("store", "store", Level.OK, f"{shown} answers, and keeps what it acknowledges")
 
 
 async def _of_what_runs(arguments: Arguments) -> AsyncIterator[Finding]:

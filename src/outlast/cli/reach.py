@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from outlast.cli.arguments import Arguments
 from outlast.cli.given import sources
@@ -28,6 +28,9 @@ from outlast.protocol.transport import (
 )
 from outlast.server.payloads import opener_from
 from outlast.server.places import BlobPlace, place_from
+
+if TYPE_CHECKING:
+    from outlast.server.looking import Opened
 
 REACH_WITHIN: Final = 5.0  # seconds
 LOOK_EVERY: Final = 0.5  # seconds between looks into a file for what a feed has new
@@ -128,23 +131,17 @@ class Remote:
 
 
 class Direct:
-    """Through the store's file."""
+    """Through the store itself."""
 
-    def __init__(self, path: str, namespace: str, opener: Opener, place: BlobPlace) -> None:
+    def __init__(self, opened: "Opened", namespace: str, opener: Opener) -> None:
         from outlast.engine.reading import Reader
-        from outlast.server.looking import ReadOnlyStore
-        from outlast.server.stores import blobs_of
 
         self.address = ""
-        self._path = path
+        self._shown = opened.shown
         self._opener = opener
-        self._store = ReadOnlyStore(path)
-        self._reader = Reader(self._store, blobs_of(path, place))
+        self._store = opened.store
+        self._reader = Reader(opened.store, opened.blobs)
         self._namespace = namespace
-
-    def close(self) -> None:
-        """Close the file."""
-        self._store.close()
 
     async def workflow(self, workflow_id: str, run_id: str = "") -> WorkflowInfo:
         """Describe a run."""
@@ -207,7 +204,7 @@ class Direct:
         del request, wait  # refused whatever it is
         raise Unavailable(
             "unavailable",
-            f"No engine is running on {self._path}, and this needs one.",
+            f"No engine is running on {self._shown}, and this needs one.",
             remedy="Start one, with a worker where code is to run: outlast dev app.py, or the program that has the store.",
         )
 
@@ -228,12 +225,9 @@ async def reached(arguments: Arguments, *, write: bool = False) -> AsyncGenerato
     opener = opener_from(found)
     namespace, token = found.text("namespace"), found.text("token")
     address = "" if arguments.store else found.text("server")
-    path = ""
+    url = found.text("store")
     if not address:
-        from outlast.server.stores import holder_of
-
-        path = _file_of(found.text("store"))
-        address = holder_of(path)
+        address = _holder_of(url)
     if address:
         from outlast.sdk.http import HttpTransport
 
@@ -243,35 +237,37 @@ async def reached(arguments: Arguments, *, write: bool = False) -> AsyncGenerato
         finally:
             await transport.close()
         return
+    from outlast.server.looking import looked_into
+
     place = place_from(found)
-    direct = Direct(path, namespace, opener, place)  # it says what is wrong with the file, and makes none
-    try:
+    async with looked_into(url, place) as opened:  # it says what is wrong with the store, and makes none
         if not write:
-            yield direct
+            yield Direct(opened, namespace, opener)
             return
-    finally:
-        direct.close()
-    async with _engine(arguments, path, namespace, place) as own:
+        name = opened.shown
+    async with _engine(arguments, url, name, namespace, place) as own:
         yield Remote(own, "this process", opener)
 
 
-def _file_of(url: str) -> str:
-    from outlast.server.stores import path_of
+def _holder_of(url: str) -> str:
+    from outlast.server.stores import holder_of, is_postgres, path_of
 
     if url.startswith("memory:"):
         raise NotFound(
             "store_not_found", "A store in memory is seen by its own process only.", remedy="Use --server URL."
         )
-    return path_of(url)
+    return "" if is_postgres(url) else holder_of(path_of(url))
 
 
 @asynccontextmanager
-async def _engine(arguments: Arguments, path: str, namespace: str, place: BlobPlace) -> AsyncGenerator[Transport]:
-    """Give the way to an engine of this process, which has the file for a moment."""
+async def _engine(
+    arguments: Arguments, url: str, name: str, namespace: str, place: BlobPlace
+) -> AsyncGenerator[Transport]:
+    """Give the way to an engine of this process, which has the store for a moment."""
     from outlast.server.embedded import start
 
-    engine = await asyncio.to_thread(start, f"sqlite:///{path}", namespace=namespace, serve=False, blobs=place)
-    talk(arguments, f"No engine was running on {path}: one runs here for this change.")
+    engine = await asyncio.to_thread(start, url, namespace=namespace, serve=False, blobs=place)
+    talk(arguments, f"No engine was running on {name}: one runs here for this change.")
     try:
         yield engine.transport
     finally:

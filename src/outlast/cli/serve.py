@@ -13,13 +13,13 @@ from outlast.server.looking import refuse_old_schema
 from outlast.server.reloading import Apply, Reloader
 from outlast.server.settings import Settings, check_all, settings_from
 from outlast.server.sources import Sources
-from outlast.server.stores import path_of
+from outlast.server.stores import is_postgres, path_of, shown
 
 
 def serve(arguments: Arguments) -> int:
     """Serve, and print one line with the address once requests are taken."""
     settings = settings_from(sources(arguments))
-    if not settings.store.startswith("memory:"):
+    if not settings.store.startswith("memory:") and not is_postgres(settings.store):
         refuse_old_schema(path_of(settings.store))
     log_to_stderr(settings.log_level, settings.log_format)
     return run_fast(lambda: _serve(arguments, settings))
@@ -32,7 +32,7 @@ async def _serve(arguments: Arguments, settings: Settings) -> int:
     loop = asyncio.get_running_loop()
     if hasattr(signal, "SIGHUP"):
         loop.add_signal_handler(signal.SIGHUP, reloader.reload)
-    sys.stdout.write(f"outlast serves {settings.store} at {server.address}\n")
+    sys.stdout.write(f"outlast serves {shown(settings.store)} at {server.address}\n")
     sys.stdout.flush()
     try:
         await until_told(loop)

@@ -101,6 +101,7 @@ SUSPECT_AFTER: Final = 2  # losses in a row after which a task is run alone, so 
 
 # Time.
 TASK_LEASE: Final = Nanos(30 * SECOND)  # renewed by the worker's own heartbeat every 10 s
+SHARD_LEASE: Final = Nanos(5 * SECOND)  # of the owner of a shard in a database that several may reach
 SHARD_RENEW: Final = Nanos(1 * SECOND)
 SHARD_MARGIN: Final = Nanos(1 * SECOND)  # an owner stops serving this long before its lease ends
 STALL: Final = Nanos(1 * SECOND)  # a pause longer than this grants every lease a fresh term (ARCHITECTURE §3)

@@ -20,7 +20,7 @@ from outlast.sdk.client import Client
 from outlast.sdk.context import TaskContext
 from outlast.sdk.converter import Converter
 from outlast.sdk.durations import Duration, seconds_of
-from outlast.sdk.engine import RunningEngine, StartEngine, find_engine, place_beside
+from outlast.sdk.engine import RunningEngine, StartEngine, find_engine, masked, place_beside
 from outlast.sdk.feed import CommittedEvent, Follower
 from outlast.sdk.handle import TaskHandle, WorkflowHandle
 from outlast.sdk.importing import refuse_start_at_import, user_place
@@ -51,7 +51,8 @@ TOKEN_VARIABLE: Final = "OUTLAST_TOKEN"  # noqa: S105 - the name of a variable
 class App:
     """A program's tasks and workflows, and the way to the engine that runs them.
 
-    ``store`` is "sqlite:///FILE", "memory:", or "http://HOST:PORT" of a server; by default $OUTLAST_STORE, else the file
+    ``store`` is "sqlite:///FILE", "postgresql://HOST/DATABASE", "memory:", or "http://HOST:PORT" of a server; by
+    default $OUTLAST_STORE, else the file
     outlast.db beside the file that makes the app. ``include`` names modules whose ``@task`` functions belong to it.
     ``namespace`` is the world it speaks of. ``queues`` are those its worker polls, by default all that it declares;
     ``threads`` and ``coroutines`` how many plain functions (by default four a core) and coroutines it runs at once;
@@ -82,12 +83,12 @@ class App:
         self.place = f"{file}:{line}"
         self.store = store or os.environ.get(STORE_VARIABLE) or place_beside(file)
         if not isinstance(self.store, str) or not self.store.startswith(  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
-            ("sqlite:", "memory:", "http://", "https://")
+            ("sqlite:", "memory:", "postgresql:", "postgres:", "http://", "https://")
         ):
             raise UnknownOption(
                 "bad_store",
-                f"The store is {self.store!r}.",
-                remedy='Give "sqlite:///FILE", "memory:", or "http://HOST:PORT" of a server.',
+                f"The store is {masked(str(self.store))!r}.",
+                remedy='Give "sqlite:///FILE", "postgresql://HOST/DATABASE", "memory:", or "http://HOST:PORT" of a server.',
             )
         self.namespace = check_text("namespace", namespace, NAME_BYTES_MAX)
         self.converter = _converter(converter, codecs)
@@ -111,7 +112,7 @@ class App:
         self.namespaces: Final = Namespaces(self.connect)
 
     def __repr__(self) -> str:
-        return f"<App {self.store} namespace {self.namespace} at {self.place}>"
+        return f"<App {masked(self.store)} namespace {self.namespace} at {self.place}>"
 
     # Declaring.
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -39,7 +40,7 @@ def make_engine(
         clock=GuardedClock(offset_file=clock_offset_file),
         entropy=SystemEntropy(),
         observer=observer,
-        config=config,
+        config=replace(config or ShardConfig(), shard_lease=stores.lease) if stores.lease else config,
         namespaces=namespaces,
         any_namespace=any_namespace,
         owner=owner_name(),

@@ -1,8 +1,10 @@
-"""Looking into a SQLite store without owning it: read-only, beside whatever engine may have it."""
+"""Looking into a store without owning it: read-only, beside whatever engine may have it."""
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar, cast
+from typing import Final, Protocol, TypeVar, cast
 
 import apsw
 import msgspec
@@ -12,7 +14,11 @@ from outlast.core.admin import NamespaceInfo
 from outlast.core.errors import NotFound
 from outlast.core.feed import Place as FeedPlace
 from outlast.core.writes import AttemptRow, HistoryRow, Load, Page, RunRow, TaskRow
-from outlast.store.base import FeedFound, RunFilter, StoreError, Stretch, Tally, TaskFilter, Turns, Waiting
+from outlast.engine.feed import Feed
+from outlast.engine.reading import Reads
+from outlast.server.places import BESIDE, BlobPlace
+from outlast.server.stores import blobs_of, blobs_of_database, is_postgres, path_of, postgres_store
+from outlast.store.base import BlobStore, FeedFound, RunFilter, StoreError, Stretch, Tally, TaskFilter, Turns, Waiting
 from outlast.store.migrate import migrations_in
 from outlast.store.sqlite import feed, listing, opening, reading
 from outlast.store.sqlite.connection import Connection
@@ -21,6 +27,38 @@ BUSY_MILLISECONDS: Final = 5_000
 ROWS_TRIED: Final = 100_000  # of tasks and of runs, when a store is looked through for rows that cannot be opened
 
 Result = TypeVar("Result")
+
+
+class Looking(Reads, Feed, Protocol):
+    """The part of a store that can be looked into."""
+
+
+@dataclass(slots=True, frozen=True)
+class Opened:
+    """A store that is looked into: its reads, its blobs, and what it is called."""
+
+    store: Looking
+    blobs: BlobStore
+    shown: str
+
+
+@asynccontextmanager
+async def looked_into(url: str, place: BlobPlace = BESIDE) -> AsyncGenerator[Opened]:
+    """Give the reads of the store at ``url``, whoever owns it. Raises NotFound, StoreError."""
+    if is_postgres(url):
+        store = postgres_store(url)
+        await store.open_to_look()
+        try:
+            yield Opened(store, blobs_of_database(store, place), store.address.shown)
+        finally:
+            await store.close()
+        return
+    path = path_of(url)
+    file = ReadOnlyStore(path)
+    try:
+        yield Opened(file, blobs_of(path, place), path)
+    finally:
+        file.close()
 
 
 class ReadOnlyStore:
@@ -215,6 +253,22 @@ def refuse_old_schema(path: str) -> None:
             f"{path} has schema {found}; this version of Outlast works with schema {schema_known()}.",
             remedy="Run: outlast migrate (it keeps a copy of the file as it was).",
         )
+
+
+async def schemas_of_database(url: str) -> tuple[str, int, int]:
+    """Return what a database is called, the schema that it has, and the one of this version. Raises StoreError."""
+    from outlast.store.postgres.opening import schema_known as known
+
+    store = postgres_store(url)
+    return store.address.shown, await store.schema(), known()
+
+
+async def weak_points_of(url: str) -> tuple[str, tuple[str, ...]]:
+    """Return what a database is called, and by which of its settings it may lose acknowledged commits. Raises StoreError."""
+    store = postgres_store(url)
+    await store.schema()
+    assert store.server is not None
+    return store.address.shown, store.server.weak
 
 
 def schema_known() -> int:

@@ -39,7 +39,7 @@ TABLE: Final = (
         "store",
         flag="--store",
         default=DEFAULT_STORE,
-        sentence="Where work is kept: sqlite:///FILE or memory:.",
+        sentence="Where work is kept: sqlite:///FILE, postgresql://HOST/DATABASE or memory:.",
     ),
     Setting(
         "blobs",

@@ -1,6 +1,7 @@
 """Where a setting's value comes from: flag, environment, file, default, in this order; and that it can say so."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -17,6 +18,7 @@ OWN_FILE: Final = "outlast.toml"
 PROJECT_FILE: Final = "pyproject.toml"
 FILE_BYTES_MAX: Final = 1024 * 1024  # settings are written by people
 MASK: Final = "********"
+PASSWORD: Final = re.compile(r"(://[^/@:]*):[^@]*@")  # in an address
 
 
 class Shape(StrEnum):
@@ -66,7 +68,7 @@ class SettingValue:
     def shown(self) -> str:
         """The text for people: a secret is not shown, nor what might be one."""
         hidden = self.setting.secret or (self.setting.prefixes and not self.text.startswith(self.setting.prefixes))
-        return MASK if hidden and self.text else self.text
+        return MASK if hidden and self.text else PASSWORD.sub(rf"\1:{MASK}@", self.text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,26 +1,37 @@
-"""A store's address to a store: ``sqlite:///FILE`` or ``memory:``. Here alone stores are named."""
+"""A store's address to a store: ``sqlite:///FILE``, ``postgresql://…`` or ``memory:``. Here alone stores are named."""
 
+import re
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from outlast.core import limits
 from outlast.core.errors import Conflict, Invalid, NotFound
 from outlast.server.clock import SystemEntropy
 from outlast.server.places import BESIDE, BlobPlace, blobs_at
-from outlast.store.base import BlobStore, Store
+from outlast.store.base import BlobStore, Store, StoreError
 
-FORMS: Final = "Write sqlite:///FILE (relative), sqlite:////ABSOLUTE/FILE, or memory:."
+if TYPE_CHECKING:
+    from outlast.store.postgres.store import PostgresStore
+
+FORMS: Final = "Write sqlite:///FILE (relative), sqlite:////ABSOLUTE/FILE, postgresql://HOST/DATABASE, or memory:."
+POSTGRES: Final = ("postgresql://", "postgres://")
+_PASSWORD: Final = re.compile(r"(://[^/@:]*):[^@]*@|(?i:(password)=[^&]*)")
 
 
 @dataclass(slots=True, frozen=True)
 class Stores:
-    """Rows and blobs of one engine; ``path`` is the database's file, empty when there is none."""
+    """Rows and blobs of one engine; ``path`` is the database's file, empty when there is none.
+
+    ``lease``: how long the owner of the shard has it before it must renew; 0 where a lock of the system keeps others out.
+    """
 
     store: Store
     blobs: BlobStore
     path: str = ""
+    lease: int = 0
 
 
 def open_stores(url: str, blobs: BlobPlace = BESIDE) -> Stores:
@@ -32,6 +43,9 @@ def open_stores(url: str, blobs: BlobPlace = BESIDE) -> Stores:
 
         place = MemoryBlobStore() if not blobs.url else blobs_at(blobs, beside="")
         return Stores(MemoryStore(tables=Tables(identity=_fresh_identity())), place)
+    if is_postgres(url):
+        store = postgres_store(url)
+        return Stores(store, blobs_of_database(store, blobs), lease=limits.SHARD_LEASE)
     path = path_of(url)
     from outlast.store.sqlite.store import SqliteStore
 
@@ -43,17 +57,46 @@ def _fresh_identity() -> int:
     return UUID(SystemEntropy().new_id()).int & (2**62 - 1)
 
 
+def is_postgres(url: str) -> bool:
+    """Say whether ``url`` names a PostgreSQL database."""
+    return url.startswith(POSTGRES)
+
+
+def postgres_store(url: str) -> "PostgresStore":
+    """Return the store in the database at ``url``, not opened yet. Raises Invalid."""
+    try:
+        from outlast.store.postgres.store import PostgresStore
+    except ModuleNotFoundError as error:
+        if error.name != "asyncpg":
+            raise
+        raise Invalid(
+            "invalid_request", "The driver of PostgreSQL is not installed.", remedy='pip install "outlast[postgres]"'
+        ) from None
+    try:
+        return PostgresStore(url)
+    except StoreError as error:
+        raise Invalid("invalid_request", error.fact, remedy=error.remedy) from None
+
+
+def blobs_of_database(store: "PostgresStore", place: BlobPlace = BESIDE) -> BlobStore:
+    """Return the blobs of a database: in a table of it, unless ``place`` names another."""
+    from outlast.store.postgres.blobs import PostgresBlobStore
+
+    return blobs_at(place, beside="") if place.url else PostgresBlobStore(store)
+
+
+def shown(url: str) -> str:
+    """Return ``url`` as people may see it: without its password."""
+    return _PASSWORD.sub(lambda found: f"{found[1]}:***@" if found[1] else f"{found[2]}=***", url)
+
+
 def path_of(url: str) -> str:
     """Return the file of a ``sqlite:`` address. Raises Invalid for any other, and for a folder that is not there."""
     scheme, colon, rest = url.partition(":")
     if not colon and url.endswith((".db", ".sqlite", ".sqlite3")):
         raise Invalid("invalid_request", f'The store is "{url}".', remedy=f"Write sqlite:///{url}.")
     if scheme in {"postgres", "postgresql"}:
-        raise Invalid(
-            "invalid_request",
-            "PostgreSQL as a store comes with a later version.",
-            remedy=f"Use SQLite until then. {FORMS}",
-        )
+        raise Invalid("invalid_request", "This needs a store in a file; the one given is PostgreSQL.", remedy=FORMS)
     if scheme != "sqlite" or not rest.startswith("///") or len(rest) == len("///"):
         raise Invalid("invalid_request", f'The store is "{url}".', remedy=FORMS)
     path = Path(rest.removeprefix("///"))

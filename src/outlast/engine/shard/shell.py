@@ -23,6 +23,7 @@ from outlast.core.units import Fence
 from outlast.core.writes import Batch, Claim, CommitOutcome, LoadKeys, Page
 from outlast.engine.ports import Clock, Observer
 from outlast.engine.shard.mailbox import ONLY_READS, RESERVED, Letter, Mailbox
+from outlast.engine.shard.patience import claimed_within
 from outlast.engine.ticket import NobodyWaits, Ticket
 from outlast.store.base import Store, StoreError
 
@@ -106,9 +107,10 @@ class Shell:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Claim the shard and serve it. Raises StoreError when it cannot be had now."""
+        """Claim the shard and serve it, once the lease of an owner that has gone has ended. Raises StoreError."""
         self._loop = asyncio.get_running_loop()
-        await self._claim()
+        config = self._config
+        await claimed_within(self._claim, (config.shard_lease + config.shard_margin) / 1e9 if config.shard_lease else 0)
 
     async def stop(self) -> None:
         """Answer waiting polls, commit what is gathered, give the shard back. Work that is not acknowledged is refused."""

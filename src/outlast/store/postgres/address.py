@@ -3,22 +3,27 @@
 import re
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from outlast.store.base import StoreError
 
 SCHEMES: Final = frozenset({"postgres", "postgresql"})
 FORM: Final = "Write postgresql://USER@HOST:PORT/DATABASE; a password goes into PGPASSWORD, ~/.pgpass or the address."
+WEAK: Final = "allow_weak_durability"  # an option of the address that is ours, not the driver's
 _SECRET: Final = re.compile(r"(?i)(password|passfile|sslpassword)=[^&\s]*")
 
 
 @dataclass(slots=True, frozen=True)
 class Address:
-    """``url`` is for the driver alone; ``shown`` is what people and logs may see."""
+    """``url`` is for the driver alone; ``shown`` is what people and logs may see.
+
+    ``allow_weak``: the address says ``allow_weak_durability=yes``.
+    """
 
     url: str
     shown: str
     database: str
+    allow_weak: bool = False
 
 
 def address_of(url: str) -> Address:
@@ -37,7 +42,9 @@ def address_of(url: str) -> Address:
     host = host or options.get("host", "")
     place = f"{host}:{port}" if port else host
     user = f"{unquote(parts.username)}@" if parts.username else ""
-    return Address(url, f"postgresql://{user}{place}/{database}", database)
+    allow_weak = options.pop(WEAK, "").lower() in {"yes", "true", "on", "1"}
+    known = urlunsplit(parts._replace(query=urlencode(options)))
+    return Address(known, f"postgresql://{user}{place}/{database}", database, allow_weak)
 
 
 def without_secrets(text: str, address: Address) -> str:

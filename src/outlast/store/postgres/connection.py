@@ -151,7 +151,7 @@ async def _examine(session: Session, address: Address, *, allow_weak: bool) -> S
         raise StoreError(
             "unavailable",
             f"{address.shown} may lose commits that it acknowledged: {', '.join(weak)}.",
-            remedy="Set them to on, or allow it with store.allow_weak_durability if this data may be lost.",
+            remedy="Set them to on, or add allow_weak_durability=yes to the address if this data may be lost.",
         )
     line = await session.fetchrow(_TIMELINE)
     assert line is not None

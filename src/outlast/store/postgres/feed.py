@@ -31,19 +31,24 @@ _STORE: Final = (
 _PAGES: Final = """
     SELECT k.run_id, k.first_event_id, h.count, h.blob
     FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS k(run_id, first_event_id, n)
-    JOIN outlast.history h ON h.shard = $1 AND h.run_id = k.run_id AND h.first_event_id = k.first_event_id ORDER BY k.n
+    CROSS JOIN LATERAL (SELECT * FROM outlast.history t
+        WHERE t.run_id = k.run_id AND t.first_event_id = k.first_event_id AND t.shard = $1 OFFSET 0) h
+    ORDER BY k.n
 """
 _ATTEMPTS: Final = f"""
     SELECT {ATTEMPT} FROM (SELECT a.* FROM unnest($2::text[], $3::bigint[]) AS k(task_id, lease)
-        JOIN outlast.attempts a ON a.shard = $1 AND a.task_id = k.task_id AND a.lease = k.lease AND a.late = 0) found
+        CROSS JOIN LATERAL (SELECT * FROM outlast.attempts t
+        WHERE t.task_id = k.task_id AND t.lease = k.lease AND t.late = 0 AND t.shard = $1 OFFSET 0) a) found
 """
 _TASKS: Final = """
-    SELECT t.task_id, t.type, t.queue, t.run_id FROM unnest($2::text[]) AS k(task_id)
-    JOIN outlast.tasks t ON t.shard = $1 AND t.task_id = k.task_id
+    SELECT f.task_id, f.type, f.queue, f.run_id FROM unnest($2::text[]) AS k(task_id)
+    CROSS JOIN LATERAL (SELECT * FROM outlast.tasks t
+        WHERE t.task_id = k.task_id AND t.shard = $1 OFFSET 0) f
 """
 _RUNS: Final = """
     SELECT r.run_id, r.workflow_id, r.type FROM unnest($2::text[]) AS k(run_id)
-    JOIN outlast.runs r ON r.shard = $1 AND r.run_id = k.run_id
+    CROSS JOIN LATERAL (SELECT * FROM outlast.runs t
+        WHERE t.run_id = k.run_id AND t.shard = $1 OFFSET 0) r
 """
 
 

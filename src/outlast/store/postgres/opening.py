@@ -12,6 +12,7 @@ PACKAGE: Final = "outlast.store.postgres"
 LOCK: Final = 0x4F55544C  # "OUTL": of the advisory locks of this schema
 _HAS_SCHEMA: Final = "SELECT to_regclass('outlast.migrations') IS NOT NULL"
 _IS_STRANGE: Final = "SELECT EXISTS (SELECT 1 FROM pg_class WHERE relnamespace = to_regnamespace('outlast')::oid)"
+_HAS_SHARD: Final = "SELECT EXISTS (SELECT 1 FROM outlast.shards WHERE shard = $1)"
 _ADD_SHARD: Final = """
     INSERT INTO outlast.shards SELECT $1, incarnation, 0, '', 0, 0, 0 FROM outlast.meta ON CONFLICT DO NOTHING
 """
@@ -56,8 +57,9 @@ async def migrate(session: Session, *, timeline: int, cluster: int) -> list[int]
 
 
 async def add_shard(session: Session, shard: int) -> None:
-    """Make the shard's row, if there is none."""
-    await session.execute(_ADD_SHARD, shard)
+    """Make the shard's row, if there is none. One that is there is not waited for, whoever has it locked."""
+    if not await session.fetchval(_HAS_SHARD, shard):
+        await session.execute(_ADD_SHARD, shard)
 
 
 async def look(session: Session) -> int:

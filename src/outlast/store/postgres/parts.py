@@ -72,11 +72,20 @@ def _insert(name: str, table: str, columns: str, takes: tuple[str, ...], *, on_c
 def _delete(name: str, table: str, key: str, takes: tuple[str, ...], *, where: str = "", returning: str = "1") -> Part:
     columns = key.split(", ")
     same = " AND ".join(f"t.{column} = u.{column}" for column in columns)
-    sql = (
-        f"DELETE FROM outlast.{table} t USING {{rows}} AS u({key}) WHERE t.shard = $1 AND {same}{where} AND {{gate}} "
-        f"RETURNING {returning}"
+    return Part(name, takes, _delete_at(table, f"{{rows}} AS u({key})", f"{same}{where}", returning=returning))
+
+
+def _delete_at(table: str, source: str, same: str, *, where: str = "true", returning: str = "1") -> str:
+    """Return the statement that deletes what is found for each row of ``source``.
+
+    Each row is looked up by itself (OFFSET 0 keeps the planner from turning that about): joined, the planner might read a table
+    from one end to the other for every row, as long as it takes the table for small.
+    """
+    found = f"(SELECT t.ctid FROM outlast.{table} t WHERE t.shard = $1 AND {same} OFFSET 0)"
+    return (
+        f"DELETE FROM outlast.{table} t WHERE t.ctid = ANY (ARRAY(SELECT f.ctid FROM {source} CROSS JOIN LATERAL {found} f "
+        f"WHERE {where})) AND {{gate}} RETURNING {returning}"
     )
-    return Part(name, takes, sql)
 
 
 def _follow(name: str, sql: str) -> Part:
@@ -96,8 +105,11 @@ FORGET: Final = (
     ),
     _follow(
         "forget_run_troubles",
-        "DELETE FROM outlast.troubles t USING forget_runs f WHERE t.shard = $1 AND t.namespace = f.namespace AND t.of = 'run' "
-        "AND t.state = f.status AND t.at = f.started_at AND t.id = f.run_id AND {gate} RETURNING 1",
+        _delete_at(
+            "troubles",
+            "forget_runs m",
+            "t.namespace = m.namespace AND t.of = 'run' AND t.state = m.status AND t.at = m.started_at AND t.id = m.run_id",
+        ),
     ),
 )  # fmt: skip
 FORGET_TASKS: Final = (
@@ -109,8 +121,11 @@ FORGET_TASKS: Final = (
     ),
     _follow(
         "forget_task_troubles",
-        "DELETE FROM outlast.troubles t USING forget_tasks f WHERE t.shard = $1 AND t.namespace = f.namespace "
-        "AND t.of = 'task' AND t.state = f.state AND t.at = f.enqueued_at AND t.id = f.task_id AND {gate} RETURNING 1",
+        _delete_at(
+            "troubles",
+            "forget_tasks m",
+            "t.namespace = m.namespace AND t.of = 'task' AND t.state = m.state AND t.at = m.enqueued_at AND t.id = m.task_id",
+        ),
     ),
 )  # fmt: skip
 
@@ -119,27 +134,34 @@ MOVE_RUNS: Final = (
     Part(
         "moved_runs",
         _types(RunMove),
-        f"SELECT m.*, r.namespace, r.workflow_id, r.started_at, r.ready_at AS was_ready_at, r.status AS was_status, "
-        f"r.closed_at AS was_closed_at FROM {{rows}} AS m({_names(RunMove)}) JOIN outlast.runs r "
-        "ON r.shard = $1 AND r.run_id = m.run_id WHERE r.closed_at = 0 OR m.closed_at <> 0",
+        "SELECT m.*, r.* FROM {rows} AS m"
+        f"({_names(RunMove)}) CROSS JOIN LATERAL (SELECT t.ctid AS place, t.namespace, "
+        "t.workflow_id, t.started_at, t.ready_at AS was_ready_at, t.status AS was_status, t.closed_at AS was_closed_at "
+        "FROM outlast.runs t WHERE t.run_id = m.run_id AND t.shard = $1 AND (t.closed_at = 0 OR m.closed_at <> 0) OFFSET 0) r",
         reads=True,
         counted=True,
     ),
     _follow(
         "move_runs",
-        f"UPDATE outlast.runs r SET {_set(RunMove)} FROM moved_runs m WHERE r.shard = $1 AND r.run_id = m.run_id AND {{gate}} "
-        "RETURNING 1",
+        f"UPDATE outlast.runs r SET {_set(RunMove)} FROM moved_runs m WHERE r.ctid = m.place AND {{gate}} RETURNING 1",
     ),
     _follow(
         "end_open",
-        "DELETE FROM outlast.open_runs t USING moved_runs m WHERE m.was_closed_at = 0 AND m.closed_at <> 0 AND t.shard = $1 "
-        "AND t.namespace = m.namespace AND t.workflow_id = m.workflow_id AND t.run_id = m.run_id AND {gate} RETURNING 1",
+        _delete_at(
+            "open_runs",
+            "moved_runs m",
+            "t.namespace = m.namespace AND t.workflow_id = m.workflow_id AND t.run_id = m.run_id",
+            where="m.was_closed_at = 0 AND m.closed_at <> 0",
+        ),
     ),
     _follow(
         "end_ready_runs",
-        "DELETE FROM outlast.ready_runs t USING moved_runs m WHERE m.was_ready_at > 0 AND m.was_closed_at = 0 "
-        "AND (m.ready_at <> m.was_ready_at OR m.closed_at <> 0) "
-        "AND t.shard = $1 AND t.ready_at = m.was_ready_at AND t.run_id = m.run_id AND {gate} RETURNING 1",
+        _delete_at(
+            "ready_runs",
+            "moved_runs m",
+            "t.ready_at = m.was_ready_at AND t.run_id = m.run_id",
+            where="m.was_ready_at > 0 AND m.was_closed_at = 0 AND (m.ready_at <> m.was_ready_at OR m.closed_at <> 0)",
+        ),
     ),
     _follow(
         "begin_ready_runs",
@@ -148,9 +170,12 @@ MOVE_RUNS: Final = (
     ),
     _follow(
         "end_run_troubles",
-        f"DELETE FROM outlast.troubles t USING moved_runs m WHERE m.was_{RUN_TROUBLE} AND m.was_status <> m.status "
-        "AND t.shard = $1 AND t.namespace = m.namespace AND t.of = 'run' AND t.state = m.was_status AND t.at = m.started_at "
-        "AND t.id = m.run_id AND {gate} RETURNING 1",
+        _delete_at(
+            "troubles",
+            "moved_runs m",
+            "t.namespace = m.namespace AND t.of = 'run' AND t.state = m.was_status AND t.at = m.started_at AND t.id = m.run_id",
+            where=f"m.was_{RUN_TROUBLE} AND m.was_status <> m.status",
+        ),
     ),
     _follow(
         "begin_run_troubles",
@@ -191,22 +216,26 @@ MOVE_TASKS: Final = (
     Part(
         "moved_tasks",
         _types(TaskMove),
-        "SELECT m.*, t.namespace, t.type, t.enqueued_at, t.ready AS was_ready, t.queue AS was_queue, "
-        f"t.order_key AS was_order_key, t.run_at AS was_run_at, t.state AS was_state FROM {{rows}} AS m({_names(TaskMove)}) "
-        "JOIN outlast.tasks t ON t.shard = $1 AND t.task_id = m.task_id",
+        "SELECT m.*, r.* FROM {rows} AS m"
+        f"({_names(TaskMove)}) CROSS JOIN LATERAL (SELECT t.ctid AS place, t.namespace, "
+        "t.type, t.enqueued_at, t.ready AS was_ready, t.queue AS was_queue, t.order_key AS was_order_key, t.state AS was_state "
+        "FROM outlast.tasks t WHERE t.task_id = m.task_id AND t.shard = $1 OFFSET 0) r",
         reads=True,
         counted=True,
     ),
     _follow(
         "move_tasks",
-        f"UPDATE outlast.tasks t SET {_set(TaskMove)} FROM moved_tasks m WHERE t.shard = $1 AND t.task_id = m.task_id "
-        "AND {gate} RETURNING 1",
+        f"UPDATE outlast.tasks t SET {_set(TaskMove)} FROM moved_tasks m WHERE t.ctid = m.place AND {{gate}} RETURNING 1",
     ),
     _follow(
         "end_ready",
-        "DELETE FROM outlast.ready_tasks t USING moved_tasks m WHERE m.was_ready = 1 AND t.shard = $1 "
-        "AND t.namespace = m.namespace AND t.queue = m.was_queue AND t.type = m.type AND t.order_key = m.was_order_key "
-        "AND t.task_id = m.task_id AND {gate} RETURNING 1",
+        _delete_at(
+            "ready_tasks",
+            "moved_tasks m",
+            "t.namespace = m.namespace AND t.queue = m.was_queue AND t.type = m.type AND t.order_key = m.was_order_key "
+            "AND t.task_id = m.task_id",
+            where="m.was_ready = 1",
+        ),
     ),
     _follow(
         "begin_ready",
@@ -215,8 +244,12 @@ MOVE_TASKS: Final = (
     ),
     _follow(
         "end_leased",
-        "DELETE FROM outlast.leased_tasks t USING moved_tasks m WHERE m.was_state = 'leased' AND m.state <> 'leased' "
-        "AND t.shard = $1 AND t.task_id = m.task_id AND {gate} RETURNING 1",
+        _delete_at(
+            "leased_tasks",
+            "moved_tasks m",
+            "t.task_id = m.task_id",
+            where="m.was_state = 'leased' AND m.state <> 'leased'",
+        ),
     ),
     _follow(
         "begin_leased",
@@ -225,9 +258,13 @@ MOVE_TASKS: Final = (
     ),
     _follow(
         "end_task_troubles",
-        f"DELETE FROM outlast.troubles t USING moved_tasks m WHERE m.was_{TASK_TROUBLE} AND m.was_state <> m.state "
-        "AND t.shard = $1 AND t.namespace = m.namespace AND t.of = 'task' AND t.state = m.was_state AND t.at = m.enqueued_at "
-        "AND t.id = m.task_id AND {gate} RETURNING 1",
+        _delete_at(
+            "troubles",
+            "moved_tasks m",
+            "t.namespace = m.namespace AND t.of = 'task' AND t.state = m.was_state AND t.at = m.enqueued_at "
+            "AND t.id = m.task_id",
+            where=f"m.was_{TASK_TROUBLE} AND m.was_state <> m.state",
+        ),
     ),
     _follow(
         "begin_task_troubles",

@@ -40,7 +40,8 @@ _PARKED: Final = (
     "ARRAY(SELECT p.n FROM outlast.parked p WHERE p.shard = r.shard AND p.run_id = r.run_id ORDER BY p.n), "
     "ARRAY(SELECT p.blob FROM outlast.parked p WHERE p.shard = r.shard AND p.run_id = r.run_id ORDER BY p.n)"
 )
-# The keys come first, numbered, so that their order is that of the rows.
+# The keys come first, numbered, so that their order is that of the rows. Each is looked up by itself (OFFSET 0), however small
+# the planner takes the table for.
 _RUNS_BY_WORKFLOW: Final = f"""
     SELECT {RUN}, {_PARKED} FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS k(namespace, workflow_id, n)
     CROSS JOIN LATERAL (SELECT * FROM outlast.runs l WHERE l.shard = $1 AND l.namespace = k.namespace
@@ -48,21 +49,26 @@ _RUNS_BY_WORKFLOW: Final = f"""
 """
 _RUNS_BY_ID: Final = f"""
     SELECT {RUN}, {_PARKED} FROM unnest($2::text[]) WITH ORDINALITY AS k(run_id, n)
-    JOIN outlast.runs r ON r.shard = $1 AND r.run_id = k.run_id ORDER BY k.n
+    CROSS JOIN LATERAL (SELECT * FROM outlast.runs t
+        WHERE t.run_id = k.run_id AND t.shard = $1 OFFSET 0) r ORDER BY k.n
 """
 _TASKS_BY_ID: Final = f"""
     SELECT {TASK} FROM unnest($2::text[]) WITH ORDINALITY AS k(task_id, n)
-    JOIN outlast.tasks r ON r.shard = $1 AND r.task_id = k.task_id ORDER BY k.n
+    CROSS JOIN LATERAL (SELECT * FROM outlast.tasks t
+        WHERE t.task_id = k.task_id AND t.shard = $1 OFFSET 0) r ORDER BY k.n
 """
 _DEDUP_BY_KEY: Final = """
     SELECT r.namespace, r.scope, r.key, r.id, r.fingerprint, r.expires_at, r.period
     FROM unnest($2::text[], $3::text[], $4::text[]) WITH ORDINALITY AS k(namespace, scope, key, n)
-    JOIN outlast.dedup r ON r.shard = $1 AND r.namespace = k.namespace AND r.scope = k.scope AND r.key = k.key ORDER BY k.n
+    CROSS JOIN LATERAL (SELECT * FROM outlast.dedup t
+        WHERE t.namespace = k.namespace AND t.scope = k.scope AND t.key = k.key AND t.shard = $1 OFFSET 0) r
+    ORDER BY k.n
 """
 _READY_TASKS: Final = f"""
     SELECT {TASK} FROM (SELECT task_id, order_key FROM outlast.ready_tasks WHERE shard = $1 AND namespace = $2 AND queue = $3
         AND type = $4 AND (order_key, task_id) > ($5, $6) ORDER BY order_key, task_id LIMIT $7) k
-    JOIN outlast.tasks r ON r.shard = $1 AND r.task_id = k.task_id ORDER BY k.order_key, k.task_id
+    CROSS JOIN LATERAL (SELECT * FROM outlast.tasks t
+        WHERE t.task_id = k.task_id AND t.shard = $1 OFFSET 0) r ORDER BY k.order_key, k.task_id
 """
 _TIMERS: Final = """
     SELECT fire_at, timer_id, kind, target FROM outlast.timers WHERE shard = $1 AND (fire_at, timer_id) > ($2, $3)
@@ -71,12 +77,14 @@ _TIMERS: Final = """
 _READY_RUNS: Final = f"""
     SELECT {RUN}, {_PARKED} FROM (SELECT ready_at, run_id FROM outlast.ready_runs
         WHERE shard = $1 AND (ready_at, run_id) > ($2, $3) ORDER BY ready_at, run_id LIMIT $4) k
-    JOIN outlast.runs r ON r.shard = $1 AND r.run_id = k.run_id ORDER BY k.ready_at, k.run_id
+    CROSS JOIN LATERAL (SELECT * FROM outlast.runs t
+        WHERE t.run_id = k.run_id AND t.shard = $1 OFFSET 0) r ORDER BY k.ready_at, k.run_id
 """
 _LEASED_TASKS: Final = f"""
     SELECT {TASK} FROM (SELECT task_id FROM outlast.leased_tasks WHERE shard = $1 AND task_id > $2
         ORDER BY task_id LIMIT $3) k
-    JOIN outlast.tasks r ON r.shard = $1 AND r.task_id = k.task_id ORDER BY k.task_id
+    CROSS JOIN LATERAL (SELECT * FROM outlast.tasks t
+        WHERE t.task_id = k.task_id AND t.shard = $1 OFFSET 0) r ORDER BY k.task_id
 """
 _HISTORY_FROM: Final = """
     SELECT coalesce(max(first_event_id), $3) FROM outlast.history WHERE shard = $1 AND run_id = $2 AND first_event_id <= $3
@@ -102,7 +110,8 @@ _WAITING: Final = """
 _TURNS: Final = """
     SELECT r.namespace, r.queue, r.type, count(*) AS ready, min(k.ready_at) AS since
     FROM (SELECT ready_at, run_id FROM outlast.ready_runs WHERE shard = $1 ORDER BY ready_at, run_id LIMIT $2) k
-    JOIN outlast.runs r ON r.shard = $1 AND r.run_id = k.run_id
+    CROSS JOIN LATERAL (SELECT * FROM outlast.runs t
+        WHERE t.run_id = k.run_id AND t.shard = $1 OFFSET 0) r
     GROUP BY r.namespace, r.queue, r.type ORDER BY r.namespace, r.queue, r.type
 """
 _NAMESPACES: Final = "SELECT settings FROM outlast.namespaces WHERE shard = $1 ORDER BY name"

@@ -24,6 +24,7 @@ from outlast.store.postgres.connection import READER, WRITER, Opened, Server, cl
 from outlast.store.postgres.session import Readers, Reads
 
 FAULT_LOG_EVERY: Final = 30 * SECOND  # a full disk fails every commit: one line in this time is enough
+TENDERS: Final = 2  # sessions that forget what is over and keep blobs
 FAILURES: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
 
 _T = TypeVar("_T")
@@ -45,7 +46,7 @@ class PostgresStore:
         """What went wrong with the last commit that was not DONE, in one line."""
         self.server: Server | None = None
         """What the last session found; ``weak`` is to be shown to people."""
-        self._allow_weak = allow_weak
+        self._allow_weak = allow_weak or self.address.allow_weak
         self._readers: Readers | None = None
         self._tenders: Readers | None = None  # forgets what is over, beside the owner's session
         self._owner: Opened | None = None
@@ -60,6 +61,8 @@ class PostgresStore:
         if self._readers is not None:
             return
         opened = await self._connect(writes=True)
+        if opened.server.weak:
+            _log.warning("store_weak at=%s settings=%s", self.address.shown, ", ".join(opened.server.weak))
         try:
             await opening.migrate(opened.session, timeline=opened.server.timeline, cluster=opened.server.cluster)
             await opening.add_shard(opened.session, self.shard)
@@ -70,7 +73,34 @@ class PostgresStore:
             raise
         self._first = opened
         self._readers = Readers(lambda: self._connect(writes=False), self.shard)
-        self._tenders = Readers(lambda: self._connect(writes=True), self.shard, places=1)
+        self._tenders = Readers(lambda: self._connect(writes=True), self.shard, places=TENDERS)
+
+    async def open_to_look(self) -> None:
+        """Make the store usable for reading, whoever owns it, and change nothing. Raises StoreError."""
+        found = await self.schema()
+        known = opening.schema_known()
+        if found != known:
+            raise StoreError(
+                "unavailable" if found < known else "store_newer",
+                f"{self.address.shown} has schema {found}; this version of Outlast reads schema {known}.",
+                remedy="Run: outlast migrate" if found < known else "Look with the newer version of Outlast.",
+            )
+        self._readers = Readers(lambda: self._connect(writes=False), self.shard)
+
+    async def schema(self) -> int:
+        """Return the number of the newest migration that the database has. Raises StoreError when it has no store of ours."""
+        opened = await self._connect(writes=False)
+        try:
+            found = await opening.look(opened.session)
+        except FAILURES as error:
+            raise said(error, self.address) from error
+        finally:
+            await close(opened.session)
+        if not found:
+            raise StoreError(
+                "unavailable", f"{self.address.shown} holds no store of Outlast.", remedy="Start an engine on it first."
+            )
+        return found
 
     async def close(self) -> None:
         """End all sessions. Closing twice is the same as once."""
@@ -111,7 +141,7 @@ class PostgresStore:
     async def release(self, fence: Fence) -> None:
         """End the lease of ``fence``, if it is the current one."""
         self._refuse_closed()
-        if self._owner is None or self._committing:
+        if self._owner is None or self._owner.session.is_closed() or self._committing:
             return  # without its session an owner has nothing to give back: its lease runs out
         try:
             await claiming.release(self._owner.session, self.shard, fence)
@@ -167,11 +197,11 @@ class PostgresStore:
 
     async def forget_dedup(self, *, before_period: int) -> int:
         """Drop the dedup rows of periods before ``before_period``, a slice at a time; return how many."""
-        return await self._tend(lambda tending: forgetting.forget_dedup(tending, before_period=before_period))
+        return await self.tend(lambda tending: forgetting.forget_dedup(tending, before_period=before_period))
 
     async def forget_feed(self, namespace: str, *, before: int, through: int, rows_max: int) -> int:
         """Drop the oldest rows of a feed; return how many. Raises StoreError when nothing could be written."""
-        return await self._tend(
+        return await self.tend(
             lambda tending: forgetting.forget_feed(
                 tending, namespace, before=before, through=through, rows_max=rows_max
             )
@@ -181,53 +211,53 @@ class PostgresStore:
 
     async def load(self, load: Load) -> Page:
         """Return the page; what DONE commits wrote is in it."""
-        return await self._read(lambda reads: reading.load(reads, load))
+        return await self.read(lambda reads: reading.load(reads, load))
 
     async def read_history(self, run_id: str, *, first_event_id: int, events_max: int) -> list[HistoryRow]:
         """Return pages from the one that holds ``first_event_id`` until ``events_max`` events are covered."""
-        return await self._read(
+        return await self.read(
             lambda reads: reading.read_history(reads, run_id, first_event_id=first_event_id, events_max=events_max)
         )
 
     async def read_attempts(self, task_id: str) -> list[AttemptRow]:
         """Return how the leases of a task ended."""
-        return await self._read(lambda reads: reading.read_attempts(reads, task_id))
+        return await self.read(lambda reads: reading.read_attempts(reads, task_id))
 
     async def list_runs(self, filter: RunFilter) -> Stretch[RunRow]:
         """Return runs, newest first."""
-        return await self._read(lambda reads: listing.list_runs(reads, filter))
+        return await self.read(lambda reads: listing.list_runs(reads, filter))
 
     async def list_tasks(self, filter: TaskFilter) -> Stretch[TaskRow]:
         """Return tasks, newest first."""
-        return await self._read(lambda reads: listing.list_tasks(reads, filter))
+        return await self.read(lambda reads: listing.list_tasks(reads, filter))
 
     async def count_runs(self, filter: RunFilter) -> Tally:
         """Return how many runs match."""
-        return await self._read(lambda reads: listing.count_runs(reads, filter))
+        return await self.read(lambda reads: listing.count_runs(reads, filter))
 
     async def count_tasks(self, filter: TaskFilter) -> Tally:
         """Return how many tasks match."""
-        return await self._read(lambda reads: listing.count_tasks(reads, filter))
+        return await self.read(lambda reads: listing.count_tasks(reads, filter))
 
     async def read_waiting(self, namespace: str, queue: str) -> list[Waiting]:
         """Return what waits in a queue, by type."""
-        return await self._read(lambda reads: reading.read_waiting(reads, namespace, queue))
+        return await self.read(lambda reads: reading.read_waiting(reads, namespace, queue))
 
     async def read_turns(self) -> list[Turns]:
         """Return which queues' runs need a workflow task."""
-        return await self._read(reading.read_turns)
+        return await self.read(reading.read_turns)
 
     async def read_namespaces(self) -> dict[str, NamespaceInfo]:
         """Return the namespaces by name."""
-        return await self._read(reading.read_namespaces)
+        return await self.read(reading.read_namespaces)
 
     async def read_counters(self, namespace: str) -> dict[str, int]:
         """Return the counters of a namespace."""
-        return await self._read(lambda reads: reading.read_counters(reads, namespace))
+        return await self.read(lambda reads: reading.read_counters(reads, namespace))
 
     async def read_feed(self, namespace: str, *, after: FeedPlace, events_max: int, bytes_max: int) -> FeedFound:
         """Return what a feed has behind ``after``."""
-        return await self._read(
+        return await self.read(
             lambda reads: feed.read_feed(reads, namespace, after=after, events_max=events_max, bytes_max=bytes_max)
         )
 
@@ -235,7 +265,7 @@ class PostgresStore:
         """Return those of ``digests`` that a row names."""
         if not digests:
             return set()
-        return await self._read(lambda reads: references.named_blobs(reads, digests))
+        return await self.read(lambda reads: references.named_blobs(reads, digests))
 
     # Plumbing.
 
@@ -250,12 +280,15 @@ class PostgresStore:
         self.server = opened.server
         return opened
 
-    async def _read(self, read: Callable[[Reads], Awaitable[_T]]) -> _T:
+    async def read(self, read: Callable[[Reads], Awaitable[_T]]) -> _T:
+        """Return what ``read`` gives in a session that cannot write. Raises StoreError."""
         return await self._use(self._refuse_closed(), read)
 
-    async def _tend(self, work: Callable[[Reads], Awaitable[_T]]) -> _T:
+    async def tend(self, work: Callable[[Reads], Awaitable[_T]]) -> _T:
+        """Return what ``work`` gives in a session that writes beside the owner's. Raises StoreError."""
         self._refuse_closed()
-        assert self._tenders is not None
+        if self._tenders is None:
+            raise StoreError("unavailable", "The store was opened to look at it.", remedy="Open it to change it.")
         return await self._use(self._tenders, work)
 
     async def _use(self, sessions: Readers, work: Callable[[Reads], Awaitable[_T]]) -> _T:

@@ -48,22 +48,27 @@ class Statement:
         """Return the text."""
         return statement_of(self.shape)
 
-    def add(self, part: Part, rows: Iterable[Sequence[Any]]) -> bool:
-        """Add ``part`` for ``rows``, if there are any; return whether there are."""
-        columns = list(zip(*rows, strict=True))
+    def add(self, part: Part, rows: Iterable[Sequence[Any]], *, always: bool = False) -> None:
+        """Add ``part`` for ``rows``, if there are any. ``always``: also when there are none.
+
+        What nearly always comes together is added together: each set of parts is a statement of its own, which the database
+        must read and plan once, and keep.
+        """
+        columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
         if not columns:
-            return False
+            if not always:
+                return
+            columns = [()] * len(part.takes)
         self.parts.append(part)
         for kind, column in zip(part.takes, columns, strict=True):
             self.values.append(escaped_column(column) if kind == "text" else column)
         if part.counted:
             self.values.append(len(columns[0]))
-        return True
 
     def add_all(self, chain: tuple[Part, ...], rows: Iterable[Sequence[Any]]) -> None:
-        """Add the first part of ``chain`` for ``rows``, and those that go on from it."""
-        if self.add(chain[0], rows):
-            self.parts += chain[1:]
+        """Add the first part of ``chain`` for ``rows``, if there are any or not, and those that go on from it."""
+        self.add(chain[0], rows, always=True)
+        self.parts += chain[1:]
 
 
 def _forget(to: Statement, batch: Batch) -> None:
@@ -80,31 +85,31 @@ def _forget(to: Statement, batch: Batch) -> None:
 
 
 def _write_runs(to: Statement, batch: Batch) -> None:
-    if batch.run_moves:
+    if batch.run_moves or batch.runs or batch.history:
         to.add_all(parts.MOVE_RUNS, map(_tuple_of, batch.run_moves.values()))
-    if batch.runs:
         to.add_all(parts.ADD_RUNS, map(_tuple_of, batch.runs.values()))
-    to.add(parts.ADD_HISTORY, map(_stored_history, batch.history))
-    to.add(parts.DROP_PARKED, ((run_id,) for run_id in batch.unparked))
-    to.add(parts.ADD_PARKED, map(_tuple_of, batch.parked))
+        to.add(parts.ADD_HISTORY, map(_stored_history, batch.history), always=True)
+    if batch.unparked or batch.parked:
+        to.add(parts.DROP_PARKED, ((run_id,) for run_id in batch.unparked), always=True)
+        to.add(parts.ADD_PARKED, map(_tuple_of, batch.parked), always=True)
 
 
 def _write_tasks(to: Statement, batch: Batch) -> None:
-    if batch.task_moves:
+    if batch.task_moves or batch.tasks or batch.attempts:
         to.add_all(parts.MOVE_TASKS, map(_tuple_of, batch.task_moves.values()))
-    if batch.tasks:
         to.add_all(parts.ADD_TASKS, map(_tuple_of, batch.tasks.values()))
-    if batch.attempts:
-        to.add(parts.ADD_ATTEMPTS, (_tuple_of(row) for row in batch.attempts if not row.late))
+        to.add(parts.ADD_ATTEMPTS, (_tuple_of(row) for row in batch.attempts if not row.late), always=True)
         to.add(parts.ADD_LATE_ATTEMPTS, (_tuple_of(row) for row in batch.attempts if row.late))
 
 
 def _write_others(to: Statement, batch: Batch) -> None:
-    to.add(parts.DROP_TIMERS, batch.dropped_timers)
-    to.add(parts.SET_TIMERS, map(_tuple_of, batch.timers.values()))
+    if batch.dropped_timers or batch.timers:
+        to.add(parts.DROP_TIMERS, batch.dropped_timers, always=True)
+        to.add(parts.SET_TIMERS, map(_tuple_of, batch.timers.values()), always=True)
     to.add(parts.SET_DEDUP, map(_tuple_of, batch.dedup.values()))
     gone = {name for name, info in batch.namespaces.items() if info is None}
-    to.add(parts.SET_COUNTERS, ((*key, value) for key, value in batch.counters.items() if key[0] not in gone))
+    counters = ((*key, value) for key, value in batch.counters.items() if key[0] not in gone)
+    to.add(parts.SET_COUNTERS, counters, always=True)
     if batch.labels:
         to.add(parts.DROP_LABELS, ((id_,) for id_ in batch.labels if id_ not in batch.runs and id_ not in batch.tasks))
         to.add(parts.ADD_LABELS, (values for row in batch.labels.values() for values in _stored_labels(row)))
@@ -116,7 +121,7 @@ def _write_others(to: Statement, batch: Batch) -> None:
         to.add(parts.DROP_COUNTERS, names)
         to.add(parts.DROP_FEEDS, names)
         to.add(parts.DROP_FEED_FLOORS, names)
-    to.add(parts.ADD_FEED, map(_stored_feed, batch.feed))
+    to.add(parts.ADD_FEED, map(_stored_feed, batch.feed), always=True)
     to.add(parts.ADD_MESSAGES, map(_tuple_of, batch.outbox))
     to.add(parts.SET_RECEIVED, ((*key, mark) for key, mark in batch.received.items()))
 

@@ -3,6 +3,9 @@
 -- Most rows are inserted once. What changes (the state of a run or a task) is in no index, so that a change is made within its
 -- page (HOT) and leaves nothing in indexes to be cleaned. What rows are found by while they live (ready, leased, open, in
 -- trouble) is in narrow tables of its own. Texts compare by their characters and nothing else.
+--
+-- Where a table has several indexes, the shard stands behind what tells its rows apart: led by the shard, all of them would look
+-- alike to the planner as long as it knows nothing of the table.
 
 CREATE SCHEMA outlast;
 
@@ -59,13 +62,13 @@ CREATE TABLE outlast.runs (
     outcome bytea NOT NULL,
     commit_no bigint NOT NULL,
     extra bytea NOT NULL,
-    PRIMARY KEY (shard, run_id)
+    PRIMARY KEY (run_id, shard)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
 -- The latest run of a workflow id.
-CREATE UNIQUE INDEX runs_by_workflow ON outlast.runs (shard, namespace, workflow_id, opened_no);
+CREATE UNIQUE INDEX runs_by_workflow ON outlast.runs (namespace, workflow_id, shard, opened_no);
 -- Lists, newest first.
-CREATE INDEX runs_by_start ON outlast.runs (shard, namespace, started_at, run_id);
+CREATE INDEX runs_by_start ON outlast.runs (namespace, shard, started_at, run_id);
 
 -- At most one open run has a workflow id.
 CREATE TABLE outlast.open_runs (
@@ -129,10 +132,10 @@ CREATE TABLE outlast.tasks (
     commit_no bigint NOT NULL,
     extra bytea NOT NULL,
     priority bigint NOT NULL,
-    PRIMARY KEY (shard, task_id)
+    PRIMARY KEY (task_id, shard)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
-CREATE INDEX tasks_by_enqueue ON outlast.tasks (shard, namespace, enqueued_at, task_id);
+CREATE INDEX tasks_by_enqueue ON outlast.tasks (namespace, shard, enqueued_at, task_id);
 
 CREATE TABLE outlast.ready_tasks (
     shard integer NOT NULL,
@@ -232,6 +235,14 @@ CREATE TABLE outlast.received (
     PRIMARY KEY (shard, source, incarnation)
 ) WITH (fillfactor = 20, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
+-- Payload data that is too large for the rows, by the hash of its content.
+CREATE TABLE outlast.blobs (
+    digest text COLLATE "C" PRIMARY KEY,
+    put_at timestamptz NOT NULL DEFAULT now(),
+    data bytea NOT NULL
+);
+ALTER TABLE outlast.blobs ALTER COLUMN data SET STORAGE EXTERNAL;
+
 -- The feed: what each commit did, namespace by namespace; rows name rows of histories, attempts and tasks. Written at the end
 -- of their namespace's rows, dropped from the beginning.
 CREATE TABLE outlast.feed (
@@ -276,9 +287,9 @@ CREATE TABLE outlast.labels (
     namespace text COLLATE "C" NOT NULL,
     of text COLLATE "C" NOT NULL,
     at bigint NOT NULL,
-    PRIMARY KEY (shard, id, name, n)
+    PRIMARY KEY (id, name, n, shard)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
 -- Lists of what has one value, newest first.
-CREATE INDEX labels_by_text ON outlast.labels (shard, namespace, of, name, text, at, id) WHERE kind = 0;
-CREATE INDEX labels_by_number ON outlast.labels (shard, namespace, of, name, kind, number, at, id) WHERE kind > 0;
+CREATE INDEX labels_by_text ON outlast.labels (namespace, shard, of, name, text, at, id) WHERE kind = 0;
+CREATE INDEX labels_by_number ON outlast.labels (namespace, shard, of, name, kind, number, at, id) WHERE kind > 0;
