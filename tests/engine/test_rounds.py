@@ -113,6 +113,28 @@ def test_an_engine_whose_round_is_frozen_is_not_ready_and_names_it(name: str) ->
     run(work)
 
 
+def test_a_round_that_ends_with_an_error_is_told_and_keeps_the_engine_ready() -> None:
+    async def work() -> None:
+        async with running() as (engine, _):
+            sweep = next(each for each in engine.rounds if each.name == "sweep")
+            tried = asyncio.Event()
+
+            async def fail() -> None:
+                tried.set()
+                raise TimeoutError("the bucket does not answer")
+
+            sweep.work = fail
+            sweep.call()
+            await _until(tried)
+            await asyncio.sleep(0)
+            health = engine.health()
+
+            assert health.ready
+            assert dict(health.checks)["sweep"] == "The round sweep of the engine failed: TimeoutError. See the log."
+
+    run(work)
+
+
 def test_a_commit_that_never_comes_back_is_told_by_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     class Stuck(MemoryStore):
         def __init__(self) -> None:

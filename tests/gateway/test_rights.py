@@ -21,11 +21,13 @@ from outlast.core.inputs import (
     Request,
     ReturnTasks,
     StartWorkflow,
+    StopWorker,
     TaskSucceeded,
     WorkflowTaskDone,
 )
 from outlast.core.replies import Refused, Work
 from outlast.core.units import SECOND
+from outlast.engine.shard.mailbox import Mailbox
 from outlast.gateway.admission import Admission, Rate
 from outlast.gateway.app import Policy
 from outlast.gateway.auth import ROLES, Caller, Token, digest_of, read_tokens
@@ -225,6 +227,51 @@ def test_a_worker_answers_queries_and_an_operator_does_not() -> None:
             }
 
             assert said == {"worker": 200, "operator": 403, "reader": 403}
+
+    run(work)
+
+
+def test_a_word_about_work_of_another_queue_is_refused_however_busy_the_engine_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work() -> None:
+        policy = Policy(tokens=(token("worker", queues=("images",)),))
+        async with served(policy=policy) as (client, transport):
+            await transport.call(a_task(task_id="t-1", queue="mail"))
+            polled = await transport.call(a_poll(queues=("mail",)))
+            assert isinstance(polled, Work)
+            monkeypatch.setattr(Mailbox, "put", lambda *_, **__: False)  # as much waits as may wait
+            ending = CompleteTasks(
+                worker="w1", items=(Completion(token=polled.tasks[0].token, outcome=TaskSucceeded()),)
+            )
+            said = await client.send(
+                "POST", "/api/v1/worker/call", body=encode(ending), headers={**PACKED, **bearer("worker")}
+            )
+
+            assert said.status == 403
+
+    run(work)
+
+
+def test_a_worker_for_one_queue_stops_no_worker_of_another() -> None:
+    async def work() -> None:
+        policy = Policy(tokens=(token("worker", queues=("images",)),))
+        async with served(policy=policy) as (client, transport):
+            await transport.call(a_poll(worker="theirs", queues=("images", "mail"), wait=0))
+            await transport.call(a_poll(worker="ours", queues=("images",), wait=0))
+            said = {
+                worker: (
+                    await client.send(
+                        "POST",
+                        "/api/v1/worker/call",
+                        body=encode(StopWorker(worker=worker)),
+                        headers={**PACKED, **bearer("worker")},
+                    )
+                ).status
+                for worker in ("theirs", "ours", "nobody")
+            }
+
+            assert said == {"theirs": 403, "ours": 200, "nobody": 403}
 
     run(work)
 

@@ -60,7 +60,8 @@ _CARRIES_PAYLOADS: Final = (Work, QueryAnswered, WorkflowInfo, WorkflowOutcome, 
 class Health:
     """Whether the engine takes requests and gets on with its work, and if not, why.
 
-    ``checks`` has each part that was looked at with what is wrong with it, "" for nothing.
+    ``checks`` has each part that was looked at with what is wrong with it, "" for nothing. A round beside requests that
+    hangs makes an engine unready; one that ends with an error is told there alone.
     """
 
     ready: bool
@@ -171,9 +172,15 @@ class Engine:
     def health(self) -> Health:
         """Return whether requests are taken now and all that runs beside them gets on, and the reason when not."""
         code, shard = self._shell_health()
-        checks = (("shard", shard), *((each.name, each.overdue()) for each in self.rounds))
-        fact = next((fact for _, fact in checks if fact), "")
-        return Health(ready=not fact, code=code or ("unavailable" if fact else ""), fact=fact, checks=checks)
+        late = [each.overdue() for each in self.rounds]
+        fact = next((fact for fact in (shard, *late) if fact), "")
+        failing = [(each.name, overdue or each.failing) for each, overdue in zip(self.rounds, late, strict=True)]
+        return Health(
+            ready=not fact,
+            code=code or ("unavailable" if fact else ""),
+            fact=fact,
+            checks=(("shard", shard), *failing),
+        )
 
     def _shell_health(self) -> tuple[str, str]:
         trouble = self._shell.trouble

@@ -177,6 +177,10 @@ class Reader:
         """Return the queue that a run's turns wait in. Raises NotFound."""
         return (await self._run(namespace, workflow_id, run_id)).queue
 
+    async def queue_of_task(self, namespace: str, task_id: str) -> str:
+        """Return the queue that a task was put into. Raises NotFound."""
+        return (await self._task(namespace, task_id)).queue
+
     async def describe_task(self, namespace: str, task_id: str) -> TaskInfo:
         """Return what the row says of a task."""
         return await fetched(_task_info(await self._task(namespace, task_id)), self.blobs)

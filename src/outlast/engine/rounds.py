@@ -24,6 +24,8 @@ class Rounds:
     every: float
     first: float | None = None
     alive_at: float = field(default_factory=monotonic)
+    failing: str = ""
+    """Why the last round came to nothing, in a sentence; what is served does not suffer from it."""
     _called: asyncio.Event = field(default_factory=asyncio.Event)
     _bound: asyncio.Timeout | None = None
 
@@ -37,12 +39,16 @@ class Rounds:
             try:
                 async with asyncio.timeout(PERIODS * self.every) as self._bound:
                     await self.work()
-            except TimeoutError:
-                LOG.error("the round %s hung for %g s and is begun anew", self.name, PERIODS * self.every)  # noqa: TRY400
-            except Exception:
-                LOG.exception("the round %s failed and is begun anew in %g s", self.name, pause)
+            except Exception as error:
+                if isinstance(error, TimeoutError) and self._bound is not None and self._bound.expired():
+                    LOG.error("the round %s hung for %g s and is begun anew", self.name, PERIODS * self.every)  # noqa: TRY400
+                else:
+                    LOG.exception("the round %s failed and is begun anew in %g s", self.name, pause)
+                    self.alive_at = monotonic()  # it goes round, if to no end
+                    self.failing = f"The round {self.name} of the engine failed: {type(error).__name__}. See the log."
             else:
                 self.alive_at = monotonic()
+                self.failing = ""
             finally:
                 self._bound = None
 

@@ -4,9 +4,9 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
-from outlast.core.admin import CreateNamespace, DeleteNamespace, DescribeWorkers, UpdateNamespace
+from outlast.core.admin import CreateNamespace, DeleteNamespace, DescribeWorkers, UpdateNamespace, WorkersInfo
 from outlast.core.carriers import payloads_in
-from outlast.core.errors import Invalid, NotFound, TooLarge
+from outlast.core.errors import Denied, Invalid, NotFound, TooLarge
 from outlast.core.inputs import (
     AnswerQueries,
     AwaitTask,
@@ -32,7 +32,7 @@ from outlast.core.inputs import (
     StopWorker,
     TerminateWorkflow,
 )
-from outlast.core.replies import Refused, Reply, TaskInfo
+from outlast.core.replies import Refused, Reply
 from outlast.gateway.auth import EVERY, LOCAL
 from outlast.gateway.exchange import Answer, Exchange
 from outlast.gateway.problems import status_of
@@ -238,14 +238,30 @@ async def _require_own(exchange: Exchange, request: Request) -> None:
             runs = done | {item.token.run_id for item in request.not_done}
         case AnswerQueries():
             runs = {item.token.run_id for item in request.items}
+        case StopWorker():
+            await _require_own_worker(exchange, request.worker)
+            return
         case _:
             return
+    reader = exchange.engine.reader
     for id_ in tasks:
-        info = await exchange.ask(DescribeTask(task_id=id_))
-        if isinstance(info, TaskInfo):
-            exchange.caller.require_queues((info.queue,))
+        with suppress(NotFound):
+            exchange.caller.require_queues((await reader.queue_of_task(exchange.namespace, id_),))
     for id_ in runs:
         await _require_own_run(exchange, id_)
+
+
+async def _require_own_worker(exchange: Exchange, worker: str) -> None:
+    """Raise Denied unless the worker is known to poll, and the caller's queues alone."""
+    told = await exchange.ask(DescribeWorkers())
+    known = [one for one in told.items if one.worker == worker] if isinstance(told, WorkersInfo) else []
+    if not known:
+        raise Denied(
+            "denied",
+            f"{exchange.caller.name} may stop workers of its own queues alone, and {worker} is not known to poll one.",
+            remedy="A worker that gets nothing more ends by itself.",
+        )
+    exchange.caller.require_queues(known[0].queues)
 
 
 async def _require_own_run(exchange: Exchange, run_id: str, workflow_id: str = "") -> None:
