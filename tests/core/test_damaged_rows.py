@@ -7,6 +7,7 @@ from outlast.core import commands as c
 from outlast.core import inputs as i
 from outlast.core import limits, replies
 from outlast.core.replies import TaskState
+from outlast.core.retry import RetryPolicy
 from outlast.core.units import SECOND
 from tests.core.world import World
 
@@ -115,6 +116,77 @@ def test_a_run_ends_beside_an_activity_that_is_damaged() -> None:
 
     assert world.run_info().status is replies.RunStatus.TERMINATED
     assert not world.stepped_down
+
+
+PAY = c.ScheduleActivity(activity_id="1", activity_type="pay", task_queue="default")
+
+
+def spoiled_run_with_activity(command: c.ScheduleActivity = PAY, *, leased: bool = True) -> tuple[World, str]:
+    """Return a world that has lost its memory, and the id of the activity of a run in it that cannot be read."""
+    world = World()
+    run_id = world.start("bad").run_id
+    world.do(world.turn(), command)
+    if leased:
+        world.lease()
+    spoil_run(world, run_id)
+    world.restart()
+    return world, f"{run_id}:5"
+
+
+def test_an_answer_to_an_activity_of_a_damaged_run_refuses_only_itself() -> None:
+    world, bad = spoiled_run_with_activity()
+    world.enqueue("good")
+    good = world.lease("two")
+    before = world.tables.tasks[bad]
+
+    items = tuple(i.Completion(token=token, outcome=i.TaskSucceeded()) for token in (i.TaskToken(bad, 1), good.token))
+    for _ in range(2):
+        reply = world.ask(i.CompleteTasks(items=items, worker="one"), replies.CompletionsReply)
+        assert [item.code if item else "" for item in reply.items] == ["store_damaged", ""]
+    begun = world.ask(i.Begin(tokens=(i.TaskToken(bad, 1),), worker="one"), replies.Begun)
+    beat = i.Heartbeat(items=(i.HeartbeatItem(token=i.TaskToken(bad, 1)),), worker="one")
+
+    assert [item.code if item else "" for item in begun.items] == ["store_damaged"]
+    assert [item.action for item in world.ask(beat, replies.HeartbeatReply).items] == ["stop"]
+    assert code_of(world, i.CancelTask(task_id=bad)) == "store_damaged"
+    assert code_of(world, i.DescribeTask(task_id=bad)) == "TaskInfo"
+    assert world.task_info("good").state is TaskState.SUCCEEDED
+    assert world.tables.tasks[bad] == before
+    assert not world.stepped_down
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        msgspec.structs.replace(PAY, retry=RetryPolicy(attempts_max=1)),
+        msgspec.structs.replace(PAY, schedule_to_close=5 * SECOND),
+    ],
+    ids=["last attempt lost", "overdue"],
+)
+def test_no_end_from_inside_reaches_an_activity_of_a_damaged_run(command: c.ScheduleActivity) -> None:
+    world, bad = spoiled_run_with_activity(command)
+    before, timers = world.tables.tasks[bad], dict(world.tables.timers)
+    for _ in range(2):
+        world.pass_time(120)
+        assert (world.tables.tasks[bad], world.tables.timers) == (before, timers)
+        world.restart()
+    world.pass_time(120)
+    world.ask(i.ReturnTasks(tokens=(i.TaskToken(bad, 1),), worker="one"), replies.Accepted)
+
+    assert world.core.shard.leased == 0
+    assert world.tables.tasks[bad] == before
+    world.enqueue("good")
+    assert world.ready_tasks("one") == ["good"]
+    assert not world.stepped_down
+
+
+def test_an_activity_that_waits_is_not_given_out_for_a_damaged_run() -> None:
+    world, bad = spoiled_run_with_activity(leased=False)
+    assert code_of(world, i.DescribeWorkflow(workflow_id="bad")) == "store_damaged"
+    world.enqueue("good")
+
+    assert world.ready_tasks() == ["good"]
+    assert world.task_info(bad).state is TaskState.ENQUEUED
 
 
 def test_a_store_of_which_nothing_can_be_read_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from outlast.core.inputs import Begin, Completion, Heartbeat, ReturnTasks, TaskO
 from outlast.core.machines import task as machine
 from outlast.core.replies import Begun, HeartbeatAnswer, HeartbeatReply, Refused
 from outlast.core.shard import holding, tasks, timing
+from outlast.core.shard.damage import stands_still
 from outlast.core.shard.readiness import put_in_window, task_timer
 from outlast.core.shard.state import Shard
 from outlast.core.task import CANCELED, ENQUEUED, LEASED, Task
@@ -34,7 +35,7 @@ def begin(shard: Shard, request: Begin, *, namespace: str, ticket: object) -> No
     answers: list[Refused | None] = []
     for token in request.tokens:
         try:
-            task = tasks.find(shard, token.task_id, namespace)
+            task = tasks.find_moving(shard, token.task_id, namespace)
             machine.check(task, token)
         except (LeaseLost, NotFound) as refusal:
             answers.append(Refused(code=refusal.code, fact=refusal.fact, remedy=refusal.remedy))
@@ -51,7 +52,7 @@ def heartbeat(shard: Shard, request: Heartbeat, *, namespace: str, ticket: objec
     answers: list[HeartbeatAnswer] = []
     for item in request.items:
         try:
-            task = tasks.find(shard, item.token.task_id, namespace)
+            task = tasks.find_moving(shard, item.token.task_id, namespace)
             machine.check(task, item.token)
         except (LeaseLost, NotFound):
             answers.append(HeartbeatAnswer(action="stop"))
@@ -68,9 +69,9 @@ def complete(shard: Shard, item: Completion, *, namespace: str, worker: str, ide
 
     Raises:
         LeaseLost: the lease has ended; the word is kept as evidence.
-        NotFound: no such task in this namespace.
+        NotFound: no such task in this namespace, or it or its run cannot be read.
     """
-    task = tasks.find(shard, item.token.task_id, namespace)
+    task = tasks.find_moving(shard, item.token.task_id, namespace)
     if task.lease == item.token.lease and task.state is not LEASED and task.status.completion:
         if task.status.completion == machine.digest_of(item.outcome):
             return  # the reply to the same word was lost
@@ -122,6 +123,9 @@ def expire(shard: Shard, task: Task, *, lease: int) -> None:
     if end > shard.now:
         shard.expire_at(end, "lease", task.task_id, lease)
         return
+    if stands_still(shard, task):
+        holding.leave(shard, task)
+        return
     row, holder = machine.attempt_row(task, "", now=shard.now), task.worker
     which = machine.which_end(task)
     settled = machine.expire(task, now=shard.now)
@@ -147,7 +151,7 @@ def hand_back(shard: Shard, request: ReturnTasks, *, namespace: str) -> None:
         task = shard.tasks.get(token.task_id)
         if task is None or task.namespace != namespace or task.state is not LEASED:
             continue
-        if task.lease != token.lease or task.status.begun:
+        if task.lease != token.lease or task.status.begun or stands_still(shard, task):
             continue
         row, holder = machine.attempt_row(task, "returned", now=shard.now), task.worker
         machine.hand_back(task)

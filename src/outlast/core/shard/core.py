@@ -35,6 +35,7 @@ from outlast.core.shard import (
 )
 from outlast.core.shard.admitted import Admitted, LeaseEnded, RunOverLimit, TimerDue
 from outlast.core.shard.config import ShardConfig
+from outlast.core.shard.damage import stands_still
 from outlast.core.shard.gate import Gate
 from outlast.core.shard.gather import Gather
 from outlast.core.shard.loading import Loading
@@ -414,9 +415,11 @@ class ShardCore:
         shard = self.shard
         if found.target in shard.damaged:
             return  # its row stays, for who can read the other
+        run, task = shard.runs.get(found.target), shard.tasks.get(found.target)
+        if task is not None and stands_still(shard, task):
+            return
         row = TimerRow(found.fire_at, found.timer_id, found.kind, found.target)
         timing.drop_timer(shard, row)
-        run, task = shard.runs.get(found.target), shard.tasks.get(found.target)
         match TimerKind(found.kind):
             case TimerKind.RUN_TIMER if run is not None:
                 turns.fire(shard, run, row)

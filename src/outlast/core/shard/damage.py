@@ -42,6 +42,11 @@ def _set_aside(shard: Shard, id: str, error: Exception) -> None:
     shard.damaged[id] = str(error)
 
 
+def stands_still(shard: Shard, task: Task) -> bool:
+    """Return whether ``task`` is an activity of a run that was set aside: nothing can be told that run, so it stays as it is."""
+    return task.run_id in shard.damaged
+
+
 def require_whole(shard: Shard, id: str, *, what: str) -> None:
     """Refuse what was set aside.
 

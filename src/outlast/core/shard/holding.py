@@ -31,6 +31,13 @@ def unhold(shard: Shard, worker: str, task: Task) -> None:
         _wake_polls(shard)
 
 
+def leave(shard: Shard, task: Task) -> None:
+    """Count a lease no more that is over and must stay in its row, so that its worker is served as one without it."""
+    if task.task_id not in shard.stranded:
+        shard.stranded.add(task.task_id)
+        unhold(shard, task.worker, task)
+
+
 def _wake_polls(shard: Shard) -> None:
     """Look at every held poll again: a worker that was kept for a suspect task may take work now."""
     for queue in shard.polls:

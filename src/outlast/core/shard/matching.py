@@ -10,6 +10,7 @@ from outlast.core.inputs import Poll, StopWorker, TaskToken
 from outlast.core.machines.task import suspect as is_suspect
 from outlast.core.replies import TaskLease, Work, WorkflowTask
 from outlast.core.shard import attempts, offers, queries, turns
+from outlast.core.shard.damage import stands_still
 from outlast.core.shard.fairness import given_out
 from outlast.core.shard.readiness import put_in_window, window_of
 from outlast.core.shard.state import QueueName, Shard, TaskQueue, WaitingPoll, WorkerSeen, poll_key
@@ -255,6 +256,8 @@ def _next_task(shard: Shard, windows: list[tuple[TaskQueue, Window[str]]]) -> Ta
 def _stands(shard: Shard, task_id: str, order_key: int) -> bool:
     task = shard.tasks.get(task_id)
     if task is None or not task.ready or task.order_key != order_key or task_id in shard.hosts:
+        return False
+    if task.run_id and stands_still(shard, task):
         return False
     spec = task.spec
     return not (spec.start_by or spec.close_by) or not _overdue(shard, task)

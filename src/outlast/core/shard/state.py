@@ -139,6 +139,7 @@ class Shard:
     """Runs and tasks with the number of the batch that removes them: a page that was asked for before may still hold them."""
 
     damaged: dict[str, str] = field(default_factory=dict[str, str])  # runs and tasks that cannot be opened, and why
+    stranded: set[str] = field(default_factory=set[str])  # tasks with a lease that is over, of runs among ``damaged``
     damaged_names: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """Workflows whose latest run is one of them -> run id."""
 

@@ -28,8 +28,9 @@ def cancel(shard: Shard, request: CancelTask, *, namespace: str) -> Accepted:
 
     Raises:
         Conflict: it is an activity; its run decides.
+        NotFound: there is none, or it or its run cannot be read.
     """
-    task = find(shard, request.task_id, namespace)
+    task = find_moving(shard, request.task_id, namespace)
     if task.run_id:
         raise Conflict(
             "invalid_request",
@@ -179,6 +180,18 @@ def find(shard: Shard, task_id: str, namespace: str) -> Task:
             f"There is no task {task_id} in namespace {namespace}.",
             remedy="Look at the id and the namespace; closed tasks are kept for the retention time only.",
         )
+    return task
+
+
+def find_moving(shard: Shard, task_id: str, namespace: str) -> Task:
+    """Return a task of this namespace that may change: not an activity of a run that cannot be read.
+
+    Raises:
+        NotFound: there is none; or code "store_damaged", for it or for its run.
+    """
+    task = find(shard, task_id, namespace)
+    if task.run_id:
+        require_whole(shard, task.run_id, what="run")
     return task
 
 
