@@ -23,6 +23,7 @@ from outlast.gateway.route import Right, Route
 from outlast.gateway.router import Router
 from outlast.gateway.streams import Streams
 from outlast.gateway.table import ROUTES
+from outlast.gateway.term import Term
 from outlast.protocol.errors import refused
 from outlast.protocol.opening import AS_STORED, Opener
 from outlast.protocol.version import HEADER, PROTOCOL
@@ -64,15 +65,18 @@ class Gateway:
         self._gate = Gate(policy.tokens)
         self._admission = Admission(policy.rate)
         self._opener = policy.opener
+        self._term = Term()
         self._router = Router(ROUTES)
         self._open = OpenDoor(engine)
         self._streams = Streams()
 
     def replace(self, policy: Policy) -> None:
-        """Go by ``policy`` from the next request on."""
+        """Go by ``policy`` from here on: streams and what is held end, so that each is asked for anew and judged by it."""
         self._gate = Gate(policy.tokens)
         self._admission = Admission(policy.rate)
         self._opener = policy.opener
+        ended, self._term = self._term, Term()
+        ended.end()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP exchange; other kinds of scope are not served."""
@@ -182,6 +186,7 @@ class Gateway:
             path=quote(raw_path.partition(b"?")[0], safe="/%:@!$&'()*+,;=~-._"),
             request_id=request_id,
             streams=self._streams,
+            term=self._term,
             opener=AS_STORED if route.wire else self._opener,
         )
         if route.wire:

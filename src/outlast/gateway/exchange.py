@@ -15,6 +15,7 @@ from outlast.engine.frontend import Engine
 from outlast.engine.ticket import FutureTicket
 from outlast.gateway.auth import Caller
 from outlast.gateway.streams import Streams
+from outlast.gateway.term import Term
 from outlast.protocol.errors import exception_of
 from outlast.protocol.opening import AS_STORED, Opener
 from outlast.protocol.wire import JSON, MSGPACK, encode
@@ -74,6 +75,7 @@ class Exchange:
     path: str = ""
     request_id: str = ""
     streams: Streams = field(default_factory=Streams)
+    term: Term = field(default_factory=Term)
     query: msgspec.Struct | None = None
     taken: msgspec.Struct | None = None
     raw: bytes = b""
@@ -83,6 +85,11 @@ class Exchange:
     def principal(self) -> str:
         """Who calls, by name."""
         return self.caller.name
+
+    @property
+    def over(self) -> bool:
+        """Whether a stream is to end: the engine stops, or another policy holds by now."""
+        return self.engine.stopped or self.term.over
 
     def asked(self, shape: type[Shape]) -> Shape:
         """Return the query, which the table says is of ``shape``."""
@@ -133,16 +140,17 @@ class Exchange:
     async def while_connected(self, ticket: FutureTicket, *, wait: float | None = None) -> Reply | None:
         """Return the reply to a request that may be held; None when it did not come within ``wait`` seconds.
 
-        Raises CallerGone when the connection closes first.
+        Raises CallerGone when the connection closes first, Unavailable when the policy ends first.
         """
         asking = asyncio.ensure_future(self.engine.reply_to(ticket))
         watching = asyncio.ensure_future(self.closed())
         try:
-            await asyncio.wait({asking, watching}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+            with self.term.lasting(watching.cancel):
+                await asyncio.wait({asking, watching}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
             if ticket.future.done():
                 return ticket.future.result()
             if watching.done():
-                raise CallerGone
+                raise self._ended()
             return None
         finally:
             watching.cancel()
@@ -151,17 +159,25 @@ class Exchange:
                 await asyncio.wait({asking})
 
     async def unless_gone(self, work: Coroutine[Any, Any, Wanted]) -> Wanted:
-        """Return what ``work`` returns, which takes its time. Raises CallerGone when the connection closes first."""
+        """Return what ``work`` returns, which takes its time. Raises as ``while_connected`` does."""
         working = asyncio.ensure_future(work)
         watching = asyncio.ensure_future(self.closed())
         try:
-            await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+            with self.term.lasting(watching.cancel):
+                await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
-                raise CallerGone
+                raise self._ended()
             return working.result()
         finally:
             watching.cancel()
             working.cancel()
+
+    def _ended(self) -> Exception:
+        if not self.term.over:
+            return CallerGone()
+        return Unavailable(
+            "unavailable", "The server has read anew who may call, while this was held.", remedy="Ask again."
+        )
 
     async def closed(self) -> None:
         """Return when the caller has closed the connection; to be awaited when the body was read."""

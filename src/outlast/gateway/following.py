@@ -1,4 +1,4 @@
-"""The feed of a namespace as a stream of server-sent events that never ends by itself.
+"""The feed of a namespace as a stream of server-sent events, which ends with the engine or with the policy that let it in.
 
 The id of each event is its cursor: who comes back with the last one goes on behind it. A comment that breaks the silence
 carries an id too, so that a reader to whom nothing happens does not fall behind what is kept.
@@ -17,12 +17,14 @@ from outlast.core.errors import Refusal
 from outlast.gateway.exchange import Exchange, StreamAnswer
 from outlast.gateway.giving import feed_event_out
 from outlast.gateway.watching import EVENT_STREAM, RETRY, Silence
+from outlast.protocol.opening import Opener
 from outlast.protocol.transport import FeedPage
 from outlast.store.base import StoreError
 
 LOG: Final = logging.getLogger("outlast.gateway")
 
-_pieces_of: Final[WeakKeyDictionary[FeedPage, bytes]] = WeakKeyDictionary()  # readers at one place get the same page
+# Readers at one place get the same page, and the same bytes of it if it is opened for them by the same keys.
+_pieces_of: Final[WeakKeyDictionary[Opener, WeakKeyDictionary[FeedPage, bytes]]] = WeakKeyDictionary()
 
 
 async def feed_stream(exchange: Exchange, *, after: str) -> StreamAnswer:
@@ -40,7 +42,7 @@ async def _pieces(exchange: Exchange, page: FeedPage) -> AsyncGenerator[bytes]:
     try:
         with feeds.watch(namespace) as moved, closing(Silence(exchange, moved)) as silence:
             moved.set()  # what was committed since the page was read
-            while not exchange.engine.stopped:
+            while not exchange.over:
                 if page.events:
                     yield _piece(exchange, page)
                     silence.broken()
@@ -60,12 +62,13 @@ async def _read(exchange: Exchange, after: str) -> FeedPage:
 
 
 def _piece(exchange: Exchange, page: FeedPage) -> bytes:
-    piece = _pieces_of.get(page)
+    pieces = _pieces_of.setdefault(exchange.opener, WeakKeyDictionary())
+    piece = pieces.get(page)
     if piece is None:
         encode = msgspec.json.encode
         events = exchange.opener.open(page).events
         piece = b"".join(
             b"id: %s\ndata: %s\n\n" % (event.cursor.encode(), encode(feed_event_out(event))) for event in events
         )
-        _pieces_of[page] = piece
+        pieces[page] = piece
     return piece

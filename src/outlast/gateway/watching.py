@@ -8,7 +8,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncGenerator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,16 +37,19 @@ class Silence:
     """How long a stream has said nothing, and whether anybody still listens. To be closed in the end."""
 
     def __init__(self, exchange: Exchange, moved: asyncio.Event) -> None:
-        """``moved`` is set when there may be news, or when the engine stops."""
+        """``moved`` is set when there may be news, when the engine stops, or when the policy ends."""
         self._moved = moved
         self._loop = asyncio.get_running_loop()
         self._since = self._loop.time()
         self._closing = asyncio.ensure_future(exchange.closed())
         self._closing.add_done_callback(lambda _: moved.set())
+        self._until_closed = ExitStack()
+        self._until_closed.enter_context(exchange.term.lasting(moved.set))
 
     def close(self) -> None:
         """Listen no more."""
         self._closing.cancel()
+        self._until_closed.close()
 
     def broken(self) -> None:
         """Say that something was said."""
@@ -132,7 +135,7 @@ async def _pieces(exchange: Exchange, page: HistoryPage, after: int, *, closed: 
     yield RETRY
     with exchange.engine.watches.watch(page.run_id) as moved, closing(Silence(exchange, moved)) as silence:
         moved.set()  # what was committed since the page was read
-        while not exchange.engine.stopped:
+        while not exchange.over:
             if page.events:
                 yield b"".join(_message(page.run_id, event.event_id, event) for event in events_out(page))
                 silence.broken()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Final
 
 from outlast.core.errors import Invalid
@@ -73,6 +73,8 @@ async def _as_they_come(exchange: Exchange, requests: list[AwaitTask | AwaitWork
     watching.add_done_callback(lambda _: gathering.arrived.set())
     ends = loop.time() + HELD_MAX
     left = len(tickets)
+    held = ExitStack()
+    held.enter_context(exchange.term.lasting(gathering.arrived.set))
     try:
         for ticket, request in zip(tickets, requests, strict=True):
             engine.post(ticket, request, namespace=exchange.namespace, principal=exchange.principal)
@@ -82,12 +84,15 @@ async def _as_they_come(exchange: Exchange, requests: list[AwaitTask | AwaitWork
                     await gathering.arrived.wait()
             if watching.done():
                 raise CallerGone
+            if exchange.term.over:
+                return
             replies = gathering.take()
             left -= len(replies)
             for first in range(0, len(replies) or 1, FRAME_MAX):
                 yield frame_of(replies[first : first + FRAME_MAX])
     finally:
         watching.cancel()
+        held.close()
         for ticket in tickets:
             if not ticket.gone:
                 ticket.gone = True
