@@ -1,5 +1,6 @@
 """A task that ended without success is brought back: once for a request, as new, under the same id."""
 
+import msgspec
 import pytest
 
 from outlast.core import commands as c
@@ -132,6 +133,33 @@ def test_each_task_of_a_request_has_an_answer_of_its_own() -> None:
     answers = retry(world, "t", "none", "open", "other", "t")
 
     assert answers == [True, "task_not_found", "task_closed", False, True]
+
+
+def test_a_repeat_under_one_fingerprint_brings_back_nothing_that_the_first_left() -> None:
+    world = failed()
+    world.enqueue("later", retry=ONCE)
+    request = i.RetryTasks(task_ids=("t", "later", "none"), request_id="r", fingerprint="one")
+
+    first = world.ask(request, replies.TasksRetried)
+    for lease in world.poll(turns=0).tasks:
+        world.fail(lease)
+    world.restart()
+    again = world.ask(request, replies.TasksRetried)
+    other = world.ask(msgspec.structs.replace(request, task_ids=("later",), fingerprint="two"), replies.Refused)
+
+    assert again == first
+    assert other.code == "idempotency_key_reused"
+    assert (world.task_info("t").state, world.task_info("later").state) == (TaskState.FAILED, TaskState.FAILED)
+
+
+def test_a_key_whose_request_was_refused_for_all_its_tasks_is_free() -> None:
+    world = failed()
+    refused = i.RetryTasks(task_ids=("none",), request_id="r", fingerprint="one")
+    world.ask(refused, replies.TasksRetried)
+
+    (item,) = world.ask(i.RetryTasks(task_ids=("t",), request_id="r", fingerprint="two"), replies.TasksRetried).items
+
+    assert item == replies.Accepted(changed=True)
 
 
 def test_a_task_of_another_namespace_is_not_found() -> None:

@@ -97,6 +97,44 @@ def test_each_named_task_has_an_answer_of_its_own() -> None:
     run(work)
 
 
+def test_a_key_stands_for_the_ids_and_the_reason_that_came_with_it() -> None:
+    async def work() -> None:
+        async with served() as (client, transport):
+            await ended(transport, "t-1", "t-2", "t-3")
+            headers = {"idempotency-key": "k-1"}
+            body = {"ids": ["t-1", "t-2"], "reason": "why"}
+
+            first = await client.send("POST", "/api/v1/tasks:retry", json=body, headers=headers)
+            again = await client.send("POST", "/api/v1/tasks:retry", json=body, headers=headers)
+            others = [
+                await client.send("POST", "/api/v1/tasks:retry", json={"ids": ["t-3"]}, headers=headers),
+                await client.send("POST", "/api/v1/tasks:retry", json={**body, "reason": "other"}, headers=headers),
+                await client.send("POST", "/api/v1/tasks/t-3/retry", headers=headers),
+            ]
+
+            assert (first.status, again.status, again.json()) == (200, 200, first.json())
+            assert [(other.status, other.json()["code"]) for other in others] == [(409, "idempotency_key_reused")] * 3
+            assert await state_of(client, "t-3") == "failed"
+
+    run(work)
+
+
+def test_a_key_is_refused_beside_a_filter_and_brings_nothing_back() -> None:
+    async def work() -> None:
+        async with served() as (client, transport):
+            await ended(transport, "t-1")
+            headers = {"idempotency-key": "k-1"}
+
+            reply = await client.send("POST", "/api/v1/tasks:retry", json={"state": "failed"}, headers=headers)
+            by_id = await client.send("POST", "/api/v1/tasks:retry", json={"ids": ["t-1"]}, headers=headers)
+
+            assert (reply.status, reply.json()["code"]) == (400, "invalid_request")
+            assert "filter" in reply.json()["detail"]
+            assert by_id.json()["items"] == [{"id": "t-1", "changed": True}]
+
+    run(work)
+
+
 @pytest.mark.parametrize(
     ("body", "code"),
     [

@@ -177,13 +177,15 @@ class RetryTasks(
 ):
     """Bring up to BATCH_ITEMS_MAX tasks back that ended without success; each has its own outcome.
 
-    The same ``request_id`` brings a task back once, whatever becomes of it meanwhile.
+    The same ``request_id`` brings a task back once, whatever becomes of it meanwhile. With a ``fingerprint`` it stands for
+    this request alone: with another one it is refused as a whole, and a repeat brings back nothing that the first left.
     """
 
     task_ids: tuple[str, ...]
     request_id: str
     reason: str = ""
     identity: str = ""
+    fingerprint: str = ""  # of what was asked for; none where parts of one request share its id
 
 
 class DescribeTask(

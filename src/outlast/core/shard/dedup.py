@@ -64,6 +64,9 @@ def take_key_back(shard: Shard, task: Task) -> None:
         keep_task(shard, task)
 
 
+RETRIES: Final = "retry"  # the scope of keys that stand for one request to bring tasks back
+
+
 def retry_scope(task_id: str) -> str:
     """Return the scope of requests to bring a task back."""
     return f"retry/{task_id}"
@@ -78,7 +81,7 @@ def same_or_refuse(known: DedupRow, fingerprint: str) -> None:
     if known.fingerprint != fingerprint:
         raise Conflict(
             "idempotency_key_reused",
-            f"Key {known.key} made {known.id} with another request.",
+            f"Key {known.key} {'brought back' if known.scope == RETRIES else 'made'} {known.id} with another request.",
             remedy="Use a new key for a new request.",
             id=known.id,
         )

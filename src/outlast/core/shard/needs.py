@@ -187,7 +187,7 @@ def _of_enqueue(namespace: str, request: i.EnqueueTask) -> list[Key]:
 
 
 def _of_retry(shard: Shard, namespace: str, request: i.RetryTasks) -> list[Key]:
-    keys: list[Key] = []
+    keys: list[Key] = [("dedup", namespace, dedup.RETRIES, request.request_id)] if request.fingerprint else []
     for task_id in request.task_ids:
         keys += [("task", task_id), ("dedup", namespace, dedup.retry_scope(task_id), request.request_id)]
         task = shard.tasks.get(task_id)

@@ -44,18 +44,30 @@ def cancel(shard: Shard, request: CancelTask, *, namespace: str) -> Accepted:
 
 
 def retry(shard: Shard, request: RetryTasks, *, namespace: str) -> TasksRetried:
-    """Bring tasks back that ended without success; each item is answered on its own."""
+    """Bring tasks back that ended without success; each item is answered on its own.
+
+    Raises:
+        Conflict: code "idempotency_key_reused".
+    """
+    key, printed = request.request_id, request.fingerprint
+    known = dedup.find(shard, namespace, dedup.RETRIES, key) if printed else None
+    if known is not None:
+        dedup.same_or_refuse(known, printed)
     answers: list[Accepted | Refused] = []
     for task_id in request.task_ids:
         try:
-            answers.append(Accepted(changed=_retry(shard, find(shard, task_id, namespace), request)))
+            task = find(shard, task_id, namespace)
+            answers.append(Accepted(changed=_retry(shard, task, request, repeated=known is not None)))
         except Refusal as refusal:
             answers.append(Refused(code=refusal.code, fact=refusal.fact, remedy=refusal.remedy))
+    taken = [n for n, item in enumerate(answers) if isinstance(item, Accepted)]
+    if printed and known is None and taken:  # after a refusal of all the key is free
+        dedup.keep(shard, namespace, dedup.RETRIES, key, id=request.task_ids[taken[0]], fingerprint=printed)
     return TasksRetried(items=tuple(answers))
 
 
-def _retry(shard: Shard, task: Task, request: RetryTasks) -> bool:
-    """Bring one task back; return False when it has not ended. What the same request has done stays done."""
+def _retry(shard: Shard, task: Task, request: RetryTasks, *, repeated: bool) -> bool:
+    """Bring one task back; return False when it has not ended. What the same request has done or left stays so."""
     scope = dedup.retry_scope(task.task_id)
     if dedup.find(shard, task.namespace, scope, request.request_id) is not None:
         return True
@@ -71,7 +83,7 @@ def _retry(shard: Shard, task: Task, request: RetryTasks) -> bool:
             f"Task {task.task_id} has succeeded.",
             remedy="Enqueue it anew if it is to run once more.",
         )
-    if not task.closed:
+    if not task.closed or repeated:
         return False
     require_active(shard, task.namespace)
     was = task.state

@@ -201,7 +201,10 @@ async def retry(exchange: Exchange) -> Answer:
 
 
 async def retry_many(exchange: Exchange) -> Answer:
-    """Bring back what is named, or up to ``limit`` tasks that a filter finds, newest first; each is answered on its own."""
+    """Bring back what is named, or up to ``limit`` tasks that a filter finds, newest first; each is answered on its own.
+
+    An Idempotency-Key stands for ids and reason. A filter takes none: what it finds changes.
+    """
     wanted = exchange.body_as(RetryTasksIn)
     filtered = bool(wanted.type or wanted.queue or wanted.state or wanted.query)
     if bool(wanted.ids) is filtered:
@@ -210,6 +213,12 @@ async def retry_many(exchange: Exchange) -> Answer:
             "There are ids and a filter." if filtered else "There are neither ids nor a filter.",
             remedy="Give ids, or what the tasks have in common: type, queue, state, query.",
             pointer="/ids",
+        )
+    if filtered and exchange.idempotency_key():
+        raise Invalid(
+            "invalid_request",
+            "There are an Idempotency-Key and a filter, which finds other tasks when it is sent again.",
+            remedy="Ask with dry_run and without the key, then send the ids that it gives with the key.",
         )
     ids, more = (wanted.ids, False) if wanted.ids else await _dead_letters(exchange, wanted)
     if wanted.dry_run:
@@ -238,11 +247,13 @@ async def _dead_letters(exchange: Exchange, wanted: RetryTasksIn) -> tuple[tuple
 
 
 async def _retried(exchange: Exchange, ids: tuple[str, ...], reason: str) -> tuple[Accepted | Refused, ...]:
+    key = exchange.idempotency_key()
     request = RetryTasks(
         task_ids=ids,
-        request_id=exchange.idempotency_key() or exchange.engine.entropy.new_id(),
+        request_id=key or exchange.engine.entropy.new_id(),
         reason=reason,
         identity=exchange.principal,
+        fingerprint=fingerprint(msgspec.json.encode((ids, reason))) if key else "",
     )
     return (await exchange.expect(request, TasksRetried)).items
 
