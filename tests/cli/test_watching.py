@@ -4,13 +4,19 @@ import asyncio
 import time
 from argparse import Namespace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from outlast.cli import watch
+from outlast.cli.reach import Look
 from outlast.cli.text import ago
 from outlast.cli.watching import Render, shown
 from outlast.core.errors import Invalid
+from outlast.core.events import WorkflowExecutionCompleted, WorkflowExecutionContinuedAsNew
+from outlast.core.replies import RunStatus, WorkflowInfo
 from outlast.core.units import SECOND
+from outlast.protocol.transport import HistoryPage
 from tests.cli.conftest import Command, rows
 from tests.end_to_end.processes import Program, command, serving
 
@@ -117,3 +123,54 @@ def test_on_a_terminal_the_number_is_typed(kept: Path, outlast: Command, typed: 
     assert found == code
     assert "This will terminate 2 workflows: order-1, order-2" in err
     assert out.count("terminated order-") == (2 if code == 0 else 0)
+
+
+class Chained:
+    """A look at a run that is read to its end while it is said to run, and goes on as another."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    async def workflow(self, workflow_id: str, run_id: str = "") -> WorkflowInfo:
+        self.looks += 1
+        if run_id == "r-2":
+            return _told(RunStatus.COMPLETED, run_id)
+        return _told(RunStatus.CONTINUED_AS_NEW, "r-1")
+
+    async def history(self, workflow_id: str, run_id: str, first_event_id: int = 1) -> HistoryPage:
+        ended = (
+            WorkflowExecutionContinuedAsNew(new_run_id="r-2", workflow_type="order", task_queue="default")
+            if run_id == "r-1"
+            else WorkflowExecutionCompleted()
+        )
+        return HistoryPage(workflow_id=workflow_id, run_id=run_id, first_event_id=first_event_id, events=((1, ended),))
+
+
+def _told(status: RunStatus, run_id: str) -> WorkflowInfo:
+    return WorkflowInfo(
+        namespace="default",
+        workflow_id="o-1",
+        run_id=run_id,
+        first_run_id="r-1",
+        type="order",
+        queue="default",
+        status=status,
+        build="",
+        started_at=1,
+        closed_at=0,
+        events=1,
+        history_bytes=1,
+        cancel_requested=False,
+    )
+
+
+def test_a_watch_follows_a_chain_whose_last_event_came_before_the_word_that_it_ended(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code = asyncio.run(watch._events(cast("Look", Chained()), _told(RunStatus.RUNNING, "r-1")))
+
+    assert code == 0
+    assert [row["event"]["kind"] for row in rows(capsys.readouterr().out)] == [
+        "WorkflowExecutionContinuedAsNew",
+        "WorkflowExecutionCompleted",
+    ]

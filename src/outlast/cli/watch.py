@@ -35,21 +35,21 @@ async def _watch(arguments: Arguments) -> int:
 
 async def _events(look: Look, info: WorkflowInfo) -> int:
     """Print events as they come, over the runs of a chain."""
-    following = 1
+    following, last = 1, None
     while True:
         events = await workflow.events_of(look, info, following) if following <= info.events else []
         for event in events:
             put(json_line(WatchedOut(event=event_out(*event))))
         sys.stdout.flush()
         following += len(events)
+        last = events[-1][2] if events else last
         if info.status is RunStatus.RUNNING or following <= info.events:
             await asyncio.sleep(LOOK_EVERY)
             info = await look.workflow(info.workflow_id, info.run_id)
             continue
-        last = events[-1][2] if events else None
         if not isinstance(last, WorkflowExecutionContinuedAsNew):
             return exits.of_status(info.status)
-        info, following = await look.workflow(info.workflow_id, last.new_run_id), 1
+        info, following, last = await look.workflow(info.workflow_id, last.new_run_id), 1, None
 
 
 async def _states(look: Look, info: TaskInfo) -> int:

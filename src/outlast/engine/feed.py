@@ -243,6 +243,7 @@ class Feeds:
         self._one_at_a_time = asyncio.Lock()
         self._pages: OrderedDict[tuple[str, str, int], tuple[int, FeedPage]] = OrderedDict()
         self._commits = 0
+        self._clears = 0
         self._readers: dict[str, _Readers] = {}
         self._count = 0
         self._closed = False
@@ -255,9 +256,9 @@ class Feeds:
         async with self._one_at_a_time:
             if (page := self._kept(key)) is not None:
                 return page
-            commits = self._commits
+            commits, clears = self._commits, self._clears
             page = await read_feed(self._store, namespace, after=after, limit=limit)
-            if after != NOW:
+            if after != NOW and clears == self._clears:
                 self._pages[key] = (commits, page)
                 while len(self._pages) > PAGES_KEPT:
                     self._pages.popitem(last=False)
@@ -311,7 +312,7 @@ class Feeds:
         """Tell those who wait for what ``batch`` has written."""
         self._commits += 1
         if batch.forgotten_runs or batch.forgotten_tasks:
-            self._pages.clear()
+            self._clear()
         if self._readers:
             for row in batch.feed:
                 if (readers := self._readers.get(row.namespace)) is not None:
@@ -325,13 +326,18 @@ class Feeds:
 
     def dropped(self) -> None:
         """Take in that the beginning of a feed was dropped."""
-        self._pages.clear()
+        self._clear()
 
     def close(self) -> None:
         """Answer those who wait, and hold nobody from here on."""
         self._closed = True
         for readers in self._readers.values():
             readers.wake_now()
+
+    def _clear(self) -> None:
+        """Keep no page, nor one whose read is on its way: it may show what is gone by now."""
+        self._clears += 1
+        self._pages.clear()
 
     def _kept(self, key: tuple[str, str, int]) -> FeedPage | None:
         found = self._pages.get(key)
