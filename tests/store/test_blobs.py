@@ -27,24 +27,31 @@ NOTHING: set[str] = set()
 DIGEST = hashlib.sha256(DATA).hexdigest()
 
 
+async def us() -> str:
+    """Return the id of the store whose the blobs are."""
+    return "us"
+
+
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Return what ``work`` gives."""
     return asyncio.run(work)
 
 
-@pytest.fixture(params=["memory", "files", "objects in memory", "objects in files", "s3"])
+@pytest.fixture(params=["memory", "files", "files elsewhere", "objects in memory", "objects in files", "s3"])
 def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
     """A blob store."""
     if request.param == "memory":
         return MemoryBlobStore()
     if request.param == "files":
         return FileBlobStore(tmp_path / "blobs")
+    if request.param == "files elsewhere":
+        return FileBlobStore(tmp_path / "blobs", owner=us)
     if request.param == "objects in memory":
-        return ObjectBlobStore(MemoryStore(), place="memory", owner=lambda: "us")
+        return ObjectBlobStore(MemoryStore(), place="memory", owner=us)
     if request.param == "objects in files":
-        return ObjectBlobStore(LocalStore(tmp_path), place="files", owner=lambda: "us")
+        return ObjectBlobStore(LocalStore(tmp_path), place="files", owner=us)
     place: BlobPlace = request.getfixturevalue("s3")
-    return blobs_at(place, beside=str(tmp_path / "beside"))
+    return blobs_at(place, beside=str(tmp_path / "beside"), owner=us)
 
 
 @pytest.fixture

@@ -92,7 +92,9 @@ async def _of_blobs(given: Sources) -> list[Finding]:
 
     url = given.text("store")
     try:
-        return await check_blobs(given, "" if is_postgres(url) else path_of(url))
+        if not is_postgres(url):
+            path_of(url)
+        return await check_blobs(given, url)
     except Refusal:
         return []  # it was said of the settings, or of the store
 

@@ -87,7 +87,11 @@ class Encrypt:
 
     The nonce is made of the value by HMAC-SHA-256 under a key derived for that alone, so the same value under the same key
     is the same bytes: a replay and a repeated request must not differ from their first time. Who sees the store sees
-    which values are equal, and how long they are, and nothing else of them.
+    which values are equal and how long they are, which are None, and of each the encoding, the hash of its type's schema,
+    the codecs and the id of the key.
+
+    Only values are encrypted. Messages and traces of exceptions are stored in the clear, with whatever user code wrote into
+    them, and so are ids, types, queues, idempotency keys, tags, search attributes and reasons.
     """
 
     name = "aes-256-gcm"

@@ -11,13 +11,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from outlast.core.errors import Refusal
+from outlast.core.errors import NotFound, Refusal
 from outlast.protocol.opening import ENCRYPT
 from outlast.server.payloads import is_open_to_all, opener_from
 from outlast.server.places import place_from
 from outlast.server.sources import Sources
-from outlast.server.stores import blobs_of
+from outlast.server.stores import open_stores
 from outlast.store.base import StoreError
+from outlast.store.owning import OWNER
 
 ROWS_NAMED: Final = 5  # ids that a finding lists
 WAL_BYTES_MAX: Final = 256 * 1024 * 1024  # above it something keeps old pages from being written back
@@ -92,26 +93,40 @@ def check_payloads(sources: Sources) -> Iterator[Finding]:
         yield Finding("payloads", "payloads", Level.OK, f"coded by {', '.join(codecs)}")
 
 
-async def check_blobs(sources: Sources, path: str) -> list[Finding]:
-    """Say whether large payloads can be kept where settings say; nothing for beside the store."""
+async def check_blobs(sources: Sources, url: str) -> list[Finding]:
+    """Say whether the store at ``url`` can keep large payloads where settings say; nothing for beside the store."""
     place = place_from(sources)
     if not place.url:
         return []
     try:
-        blobs = blobs_of(path, place)
-        check, owns = getattr(blobs, "check", None), getattr(blobs, "owns", None)
+        blobs = open_stores(url, place).blobs
+        check, owner = getattr(blobs, "check", None), getattr(blobs, "owner", None)
         if check is not None:
             await check()
-        if owns is not None and not await owns():
+        found = "" if owner is None else await owner()
+        if found and found != await _owner_said(url, otherwise=found):
             return [
                 Finding(
-                    "blobs_of_another", "blobs", Level.PROBLEM, f"{place.url} is another store's: nothing is swept there",
-                    "Give each store a prefix of its own.",
+                    "blobs_of_another", "blobs", Level.PROBLEM,
+                    f"{place.url} is another store's, or this is a copy of the store it belongs to: nothing is swept there",
+                    f"Give each store a place of its own, or remove {OWNER} there when the other is gone.",
                 )
             ]  # fmt: skip
     except (StoreError, Refusal) as error:
         return [Finding("blobs_unusable", "blobs", Level.PROBLEM, error.fact, error.remedy)]
     return [Finding("blobs", "blobs", Level.OK, f"{place.url} can be used")]
+
+
+async def _owner_said(url: str, *, otherwise: str) -> str:
+    """Return the id of the store at ``url``, "" when there is none yet, ``otherwise`` when it cannot be opened."""
+    from outlast.server.looking import owner_of_store
+
+    try:
+        return await owner_of_store(url)
+    except NotFound:
+        return ""
+    except (StoreError, Refusal, OSError):
+        return otherwise  # what is wrong with it is said where the store is looked at
 
 
 def check_store(path: str) -> Iterator[Finding]:

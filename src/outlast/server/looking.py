@@ -17,7 +17,15 @@ from outlast.core.writes import AttemptRow, HistoryRow, Load, Page, RunRow, Task
 from outlast.engine.feed import Feed
 from outlast.engine.reading import Reads
 from outlast.server.places import BESIDE, BlobPlace
-from outlast.server.stores import blobs_of, blobs_of_database, is_postgres, path_of, postgres_store
+from outlast.server.stores import (
+    blobs_of,
+    blobs_of_database,
+    is_postgres,
+    owner_in,
+    owner_of,
+    path_of,
+    postgres_store,
+)
 from outlast.store.base import BlobStore, FeedFound, RunFilter, StoreError, Stretch, Tally, TaskFilter, Turns, Waiting
 from outlast.store.migrate import migrations_in
 from outlast.store.sqlite import feed, listing, opening, reading
@@ -190,6 +198,18 @@ def schema_of(path: str) -> int:
         return store.schema()
     finally:
         store.close()
+
+
+async def owner_of_store(url: str) -> str:
+    """Return the id under which the store at ``url`` owns a place for payloads. Raises NotFound, StoreError."""
+    if not is_postgres(url):
+        return owner_of(path_of(url))
+    store = postgres_store(url)
+    await store.open_to_look()
+    try:
+        return await owner_in(store)
+    finally:
+        await store.close()
 
 
 def integrity_of(path: str) -> None:

@@ -1,7 +1,7 @@
 """Where large payloads are kept: beside the store, in a folder, or in object storage, as the settings say."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -20,7 +20,6 @@ S3: Final = "s3://"
 FOLDER: Final = "file:///"
 BLOBS_IN: Final = (S3, FOLDER)
 FORMS: Final = "Write s3://BUCKET, s3://BUCKET/PREFIX or file:///FOLDER."
-OWNER_FILE: Final = "owner"  # beside the store: the id under which it owns a prefix in object storage
 REGION: Final = "us-east-1"  # what those who speak like S3 take when they have no regions
 
 RETRIES: Final = 5
@@ -71,13 +70,16 @@ def place_from(sources: Sources) -> BlobPlace:
     )
 
 
-def blobs_at(place: BlobPlace, *, beside: str) -> BlobStore:
+def blobs_at(place: BlobPlace, *, beside: str, owner: Callable[[], Awaitable[str]]) -> BlobStore:
     """Return the blobs at ``place``; ``beside`` is the folder that the store itself would have for them.
 
-    Raises Invalid when what the place needs is not installed.
+    ``owner`` gives the id under which the store owns any other place. Raises Invalid when what the place needs is not installed.
     """
     if place.url.startswith(FOLDER):
-        return FileBlobStore(place.url.removeprefix(FOLDER))
+        folder = Path(place.url.removeprefix("file://"))
+        if beside and folder.resolve() == Path(beside).resolve():
+            return FileBlobStore(beside)
+        return FileBlobStore(folder, owner=owner)
     if not place.url:
         return FileBlobStore(beside)
     try:
@@ -88,10 +90,7 @@ def blobs_at(place: BlobPlace, *, beside: str) -> BlobStore:
             f"Payloads are to be kept in {place.url}, which needs the package obstore.",
             remedy="pip install 'outlast[s3]'",
         ) from None
-    from outlast.server.clock import SystemEntropy
-
-    passing = SystemEntropy().new_id()  # of a store in memory, which has no next life
-    return ObjectBlobStore(s3_of(place), place=place.url, owner=lambda: owner_of(Path(beside)) if beside else passing)
+    return ObjectBlobStore(s3_of(place), place=place.url, owner=owner)
 
 
 def s3_of(place: BlobPlace, environ: Mapping[str, str] = os.environ) -> "S3Store":
@@ -117,17 +116,3 @@ def s3_of(place: BlobPlace, environ: Mapping[str, str] = os.environ) -> "S3Store
         },
         retry_config={"max_retries": RETRIES, "retry_timeout": RETRY_WITHIN},
     )
-
-
-def owner_of(folder: Path) -> str:
-    """Return the id under which the store beside ``folder`` owns a prefix; made at the first time."""
-    from outlast.server.clock import SystemEntropy
-
-    file = folder / OWNER_FILE
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with file.open("x", encoding="ascii") as made:
-            made.write(SystemEntropy().new_id())
-    except FileExistsError:
-        pass
-    return file.read_text(encoding="ascii").strip()

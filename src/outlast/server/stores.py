@@ -1,5 +1,8 @@
 """A store's address to a store: ``sqlite:///FILE``, ``postgresql://…`` or ``memory:``. Here alone stores are named."""
 
+import asyncio
+import hashlib
+import os
 import re
 import socket
 from dataclasses import dataclass
@@ -12,6 +15,7 @@ from outlast.core.errors import Conflict, Invalid, NotFound
 from outlast.server.clock import SystemEntropy
 from outlast.server.places import BESIDE, BlobPlace, blobs_at
 from outlast.store.base import BlobStore, Store, StoreError
+from outlast.store.blobs import BESIDE as IN_FOLDER
 
 if TYPE_CHECKING:
     from outlast.store.postgres.store import PostgresStore
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 FORMS: Final = "Write sqlite:///FILE (relative), sqlite:////ABSOLUTE/FILE, postgresql://HOST/DATABASE, or memory:."
 POSTGRES: Final = ("postgresql://", "postgres://")
 _PASSWORD: Final = re.compile(r"(://[^/@:]*):[^@]*@|(?i:(password)=[^&]*)")
+OWNER_DIGITS: Final = 32  # of the hash in an owner's id
 
 
 @dataclass(slots=True, frozen=True)
@@ -41,8 +46,9 @@ def open_stores(url: str, blobs: BlobPlace = BESIDE) -> Stores:
         from outlast.store.memory.store import MemoryStore
         from outlast.store.memory.tables import Tables
 
-        place = MemoryBlobStore() if not blobs.url else blobs_at(blobs, beside="")
-        return Stores(MemoryStore(tables=Tables(identity=_fresh_identity())), place)
+        identity = _fresh_identity()
+        place = MemoryBlobStore() if not blobs.url else blobs_at(blobs, beside="", owner=lambda: _as_owner(identity))
+        return Stores(MemoryStore(tables=Tables(identity=identity)), place)
     if is_postgres(url):
         store = postgres_store(url)
         return Stores(store, blobs_of_database(store, blobs), lease=limits.SHARD_LEASE)
@@ -82,7 +88,7 @@ def blobs_of_database(store: "PostgresStore", place: BlobPlace = BESIDE) -> Blob
     """Return the blobs of a database: in a table of it, unless ``place`` names another."""
     from outlast.store.postgres.blobs import PostgresBlobStore
 
-    return blobs_at(place, beside="") if place.url else PostgresBlobStore(store)
+    return blobs_at(place, beside="", owner=lambda: owner_in(store)) if place.url else PostgresBlobStore(store)
 
 
 def shown(url: str) -> str:
@@ -109,7 +115,41 @@ def path_of(url: str) -> str:
 
 def blobs_of(path: str, place: BlobPlace = BESIDE) -> BlobStore:
     """Return the blobs of the database at ``path``: beside it unless ``place`` names another. Raises Invalid."""
-    return blobs_at(place, beside=f"{path}.blobs")
+    return blobs_at(place, beside=f"{path}{IN_FOLDER}", owner=lambda: asyncio.to_thread(owner_of, path))
+
+
+def owner_of(path: str) -> str:
+    """Return the id under which the database at ``path`` owns a place for payloads. Raises NotFound, StoreError.
+
+    It is of what the database says it is and of which file that is: a copy says the same and is another file, so it does
+    not have the id. Nor has a database that was brought to another disk: then nothing is swept until somebody says so.
+    """
+    from outlast.store.sqlite.identity import identity_of
+
+    if not Path(path).is_file():
+        raise NotFound("store_not_found", f"There is no store at {path}.", remedy="Start an engine on it first.")
+    identity, incarnation = identity_of(path)
+    found = Path(path).stat()
+    # A device's number may be another after each start of the machine; the id of its file system mostly stays.
+    disk = os.statvfs(path).f_fsid if hasattr(os, "statvfs") else found.st_dev
+    return _owner_id(identity, incarnation, disk, found.st_ino)
+
+
+async def owner_in(store: "PostgresStore") -> str:
+    """Return the id under which a database owns a place for payloads; ``store`` is open. Raises StoreError.
+
+    A database that was restored elsewhere, or was promoted, has another.
+    """
+    return _owner_id(*await store.identity())
+
+
+def _owner_id(identity: int, *more: int) -> str:
+    said = "/".join(map(str, (identity, *more)))
+    return f"{identity:016x}-{hashlib.sha256(said.encode()).hexdigest()[:OWNER_DIGITS]}"
+
+
+async def _as_owner(identity: int) -> str:
+    return _owner_id(identity)
 
 
 def holder_of(path: str) -> str:

@@ -12,24 +12,32 @@ import itertools
 import os
 import re
 import threading
-from collections.abc import Container, Iterator
+from collections.abc import Awaitable, Callable, Container, Iterator
 from pathlib import Path
 from typing import Final
 
 from outlast.core.errors import invariant
 from outlast.core.units import DAY
 from outlast.store.base import StoreError
+from outlast.store.owning import OWNER, Ownership
 
 DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 SWEEP_AGE: Final = DAY  # a commit that names a blob comes long before
 PART: Final = ".part"
+BESIDE: Final = ".blobs"  # what the folder beside a database is called, behind the database's name
 
 
 class FileBlobStore:
-    """Blobs below ``folder``, which is made when it is first needed."""
+    """Blobs below ``folder``, which is made when it is first needed.
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    ``owner`` gives the id of the store whose they are; None in the folder beside a database, which is nobody else's.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, owner: Callable[[], Awaitable[str]] | None = None) -> None:
         self.folder = Path(folder)
+        self._ownership = (
+            Ownership(str(folder), ours=owner, read=self._read_owner, keep=self._keep_owner) if owner else None
+        )
         self._numbers = itertools.count()
         self._synced: set[Path] = set()  # folders whose own entry is known to be on the disk
         self._naming = threading.Lock()  # a blob is not put again between being found old and being removed
@@ -41,6 +49,8 @@ class FileBlobStore:
 
     async def put(self, digest: str, data: bytes) -> None:
         """Keep ``data``; it is on the disk when this returns. Raises StoreError "store_full" or "unavailable"."""
+        if self._ownership is not None:
+            await self._ownership.claim()
         await asyncio.to_thread(self._put, digest, data)
 
     async def get(self, digest: str) -> bytes:
@@ -48,12 +58,56 @@ class FileBlobStore:
         return await asyncio.to_thread(self._get, digest)
 
     async def aged(self, *, now: int) -> set[str]:
-        """Return the blobs that were last put more than SWEEP_AGE before ``now``."""
+        """Return the blobs that were last put more than SWEEP_AGE before ``now``; none where another store is the owner."""
+        if not await self.owns():
+            return set()
         return await asyncio.to_thread(self._aged, now)
 
     async def sweep(self, referenced: Container[str], *, now: int) -> int:
         """Remove what is not in ``referenced`` and was last put more than SWEEP_AGE before ``now``; return how many."""
+        if not await self.owns():
+            return 0
         return await asyncio.to_thread(self._sweep, referenced, now)
+
+    async def owner(self) -> str:
+        """Return the id of the store whose the folder is, "" for nobody's and beside a database. Raises StoreError."""
+        return "" if self._ownership is None else await self._ownership.owner()
+
+    async def owns(self) -> bool:
+        """Say whether the folder is this store's; asking takes nothing. Raises StoreError."""
+        return self._ownership is None or await self._ownership.owns()
+
+    async def _read_owner(self) -> str:
+        return await asyncio.to_thread(self._owner_kept)
+
+    async def _keep_owner(self, owner: str) -> None:
+        await asyncio.to_thread(self._keep, owner)
+
+    def _owner_kept(self) -> str:
+        # The folder beside another's database is that database's, though nothing in it says so.
+        if self.folder.suffix == BESIDE and self.folder.with_suffix("").is_file():
+            return str(self.folder.with_suffix(""))
+        try:
+            return (self.folder / OWNER).read_text(encoding="ascii", errors="replace").strip()
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            raise _not_looked_at(self.folder, error) from error
+
+    def _keep(self, owner: str) -> None:
+        file = self.folder / OWNER
+        try:
+            self._make_folder(self.folder)
+            try:
+                _write(file, owner.encode())
+            except FileExistsError:
+                if file.stat().st_size == 0:  # a claim that was cut off; what is read back decides who has won
+                    file.unlink(missing_ok=True)
+                    with contextlib.suppress(FileExistsError):
+                        _write(file, owner.encode())
+            _sync_folder(self.folder)
+        except OSError as error:
+            raise _not_kept(self.folder, error) from error
 
     def _path_of(self, digest: str) -> Path:
         return self.folder / digest[:2] / digest
@@ -152,6 +206,14 @@ def _not_kept(folder: Path, error: OSError) -> StoreError:
         "unavailable",
         f"A payload cannot be written to {folder}: {error.strerror}.",
         remedy="Give this user the right to write there, and look at the disk.",
+    )
+
+
+def _not_looked_at(folder: Path, error: OSError) -> StoreError:
+    return StoreError(
+        "unavailable",
+        f"{folder / OWNER} cannot be read: {error.strerror}.",
+        remedy="Give this user the right to read there, and look at the disk.",
     )
 
 

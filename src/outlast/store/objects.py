@@ -1,15 +1,14 @@
 """Large payloads in object storage (S3 and what speaks like it), named by the hash of their content.
 
-An object has its name when all of it is there, so that a name is the whole content or damage. One engine writes below a prefix:
-objects are swept like files, so what another store keeps there would look like what nothing refers to. Who wrote there first
-is kept in an object of its own, and nobody else sweeps.
+An object has its name when all of it is there, so that a name is the whole content or damage. Objects are swept
+like files, and only by the store that wrote below the prefix first.
 """
 
 import asyncio
+import contextlib
 import hashlib
-import logging
 import time
-from collections.abc import AsyncIterator, Callable, Container
+from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from typing import TYPE_CHECKING, Any, Final
 
 import obstore
@@ -25,13 +24,11 @@ from outlast.core.errors import invariant
 from outlast.core.units import SECOND
 from outlast.store.base import StoreError
 from outlast.store.blobs import DIGEST, SWEEP_AGE
+from outlast.store.owning import OWNER, Ownership
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-LOG: Final = logging.getLogger("outlast.store")
-
-OWNER: Final = "outlast-owner"  # the object that says whose the prefix is
 LISTED: Final = 1_000  # objects of one answer
 FRESH_MAX: Final = 10_000  # blobs of which it is known that they were put lately
 FACT_MAX: Final = 200  # characters of what a library says of a failure; the rest is its inside
@@ -44,10 +41,10 @@ _FAILED: Final = (BaseError, OSError)
 class ObjectBlobStore:
     """Blobs in ``objects``; ``place`` is what errors call it, ``owner`` gives the id of the store whose they are."""
 
-    def __init__(self, objects: "ObjectStore", *, place: str, owner: Callable[[], str] = str) -> None:
+    def __init__(self, objects: "ObjectStore", *, place: str, owner: Callable[[], Awaitable[str]]) -> None:
         self._objects = objects
         self._place = place
-        self._owner = owner
+        self._ownership = Ownership(place, ours=owner, read=self._read_owner, keep=self._keep_owner)
         self._put_at: dict[str, float] = {}
         self._naming = asyncio.Lock()  # a blob is not put again between being found old and being removed
 
@@ -68,6 +65,7 @@ class ObjectBlobStore:
         """Keep ``data``; it is stored when this returns. Raises StoreError."""
         invariant(hashlib.sha256(data).hexdigest() == digest, "blob_has_another_hash", digest=digest)
         try:
+            await self._ownership.claim()
             if await self._is_fresh(digest, len(data)):
                 return
             try:
@@ -113,25 +111,32 @@ class ObjectBlobStore:
                 removed += await self._remove(digest, now)
         return removed
 
-    async def owns(self) -> bool:
-        """Say whether the prefix is this store's; who asks first has it. Raises StoreError."""
-        owner = await asyncio.to_thread(self._owner)
+    async def owner(self) -> str:
+        """Return the id of the store whose the prefix is, "" for nobody's. Raises StoreError."""
         try:
-            try:
-                await put_async(self._objects, OWNER, owner.encode(), mode="create")
-            except AlreadyExistsError:
-                found = bytes(await (await get_async(self._objects, OWNER)).bytes_async()).decode(errors="replace")
-                if found != owner:
-                    LOG.warning(
-                        "payloads in %s are not swept: they are another store's. Give each store a prefix of its own, or"
-                        " remove the object %s there when the other is gone",
-                        self._place,
-                        OWNER,
-                    )
-                    return False
+            return await self._ownership.owner()
         except _FAILED as error:
             raise self._said(error) from error
-        return True
+
+    async def owns(self) -> bool:
+        """Say whether the prefix is this store's; asking takes nothing. Raises StoreError."""
+        try:
+            return await self._ownership.owns()
+        except _FAILED as error:
+            raise self._said(error) from error
+
+    async def _read_owner(self) -> str:
+        try:
+            found = await (await get_async(self._objects, OWNER)).bytes_async()
+        except _MISSING as error:
+            if _is_bucket(error):
+                raise
+            return ""
+        return bytes(found).decode(errors="replace")
+
+    async def _keep_owner(self, owner: str) -> None:
+        with contextlib.suppress(AlreadyExistsError):
+            await put_async(self._objects, OWNER, owner.encode(), mode="create")
 
     async def _read(self, digest: str) -> bytes:
         return bytes(await (await get_async(self._objects, _key(digest))).bytes_async())

@@ -24,6 +24,10 @@ _END_OTHERS: Final = f"""
     SELECT pg_terminate_backend(pid, {END_MILLISECONDS}) FROM pg_stat_activity
     WHERE datname = current_database() AND application_name = $1 AND pid <> pg_backend_pid() AND usename = current_user
 """
+IDENTITY: Final = """
+    SELECT m.identity, m.incarnation, d.oid::bigint FROM outlast.meta m, pg_database d
+    WHERE $1::integer >= 0 AND d.datname = current_database()
+"""
 _META: Final = "SELECT incarnation, timeline, cluster FROM outlast.meta"
 _RAISE_INCARNATION: Final = "UPDATE outlast.meta SET incarnation = $1, timeline = $2, cluster = $3"
 _CLAIM: Final = """

@@ -251,6 +251,12 @@ class PostgresStore:
         """Return the namespaces by name."""
         return await self.read(reading.read_namespaces)
 
+    async def identity(self) -> tuple[int, int, int, int]:
+        """Return what tells this database from every other one and from its copies: identity, incarnation, server, number."""
+        ((identity, incarnation, number),) = await self.read(lambda reads: reads.fetch(claiming.IDENTITY))
+        assert self.server is not None  # the session that was read with has looked
+        return identity, incarnation, self.server.cluster, number
+
     async def read_counters(self, namespace: str) -> dict[str, int]:
         """Return the counters of a namespace."""
         return await self.read(lambda reads: reading.read_counters(reads, namespace))

@@ -43,6 +43,7 @@ RELEASE: Final = "UPDATE shards SET owner = '', lease_until = 0 WHERE shard = ? 
 READ_COUNTERS: Final = "SELECT namespace, name, value FROM counters"
 READ_RECEIVED: Final = "SELECT source, incarnation, mark FROM received"
 READ_INCARNATION: Final = "SELECT value FROM meta WHERE key = 'incarnation'"
+READ_IDENTITY: Final = "SELECT key, value FROM meta WHERE key IN ('identity', 'incarnation')"
 
 # One commit.
 FENCE: Final = (
