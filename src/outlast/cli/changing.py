@@ -34,6 +34,7 @@ from outlast.core.replies import Accepted, Refused, RunStatus, TasksRetried
 from outlast.core.task import LETTERS
 from outlast.gateway.values import JSON_PLAIN
 from outlast.protocol.errors import exception_of
+from outlast.protocol.finding import found_tasks
 from outlast.protocol.transport import TasksAsked
 
 AT_ONCE: Final = 64  # changes on their way
@@ -125,23 +126,15 @@ async def _retried(arguments: Arguments, asked: TasksAsked, change: Change) -> i
     if not ids:
         talk(arguments, "no task that failed or expired matches: nothing to do")
         return exits.DONE
-    return await _changed(arguments, ids, change)
+    return await _changed(arguments, list(ids), change)
 
 
-async def _dead_letters(look: Look, asked: TasksAsked, limit: int) -> tuple[list[str], bool]:
+async def _dead_letters(look: Look, asked: TasksAsked, limit: int) -> tuple[tuple[str, ...], bool]:
     if not 1 <= limit <= limits.BATCH_ITEMS_MAX:
         raise Invalid(
             "invalid_request", f"--limit is {limit}.", remedy=f"Give a number from 1 to {limits.BATCH_ITEMS_MAX:,}."
         )
-    ids: list[str] = []
-    cursor = ""
-    while len(ids) < limit:
-        page = await look.tasks(asked, cursor=cursor, limit=min(limits.LIST_LIMIT_MAX, limit - len(ids)))
-        ids += [info.task_id for info in page.tasks]
-        cursor = page.next
-        if not cursor:
-            break
-    return ids, bool(cursor)
+    return await found_tasks(lambda cursor, most: look.tasks(asked, cursor=cursor, limit=most), limit)
 
 
 async def _may_come_back(look: Look, id: str) -> tuple[str, bool]:

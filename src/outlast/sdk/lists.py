@@ -7,6 +7,7 @@ from typing import Any, Final
 from outlast.core import limits
 from outlast.core.errors import Invalid
 from outlast.core.replies import Accepted, TaskInfo, TasksRetried, WorkflowInfo
+from outlast.protocol.finding import found_tasks
 from outlast.protocol.transport import Count, Listing, RunsAsked, TasksAsked, Transport
 from outlast.sdk.client import PATIENCE, Client, retry_request
 
@@ -179,22 +180,15 @@ async def _retry(client: Client, asked: TasksAsked, limit: int, *, reason: str, 
         raise Invalid(
             "invalid_request", f"limit is {limit}.", remedy=f"Give a number from 1 to {limits.BATCH_ITEMS_MAX:,}."
         )
-    ids: list[str] = []
-    cursor = ""
-    while len(ids) < limit:
-        page = await client.transport.list_tasks(
-            asked, cursor=cursor, limit=min(limits.LIST_LIMIT_MAX, limit - len(ids))
-        )
-        ids += [info.task_id for info in page.tasks]
-        cursor = page.next
-        if not cursor:
-            break
+    ids, more = await found_tasks(
+        lambda cursor, most: client.transport.list_tasks(asked, cursor=cursor, limit=most), limit
+    )
     if dry_run or not ids:
-        return Retried(tuple(ids), more=bool(cursor))
-    reply = await client.send(retry_request(client, tuple(ids), reason), TasksRetried, PATIENCE)
+        return Retried(ids, more=more)
+    reply = await client.send(retry_request(client, ids, reason), TasksRetried, PATIENCE)
     # One that somebody else has brought back, or that was forgotten meanwhile, is not among them.
     back = [id for id, item in zip(ids, reply.items, strict=True) if isinstance(item, Accepted) and item.changed]
-    return Retried(tuple(back), more=bool(cursor))
+    return Retried(tuple(back), more=more)
 
 
 def _fetch_runs(asked: RunsAsked) -> Fetch:

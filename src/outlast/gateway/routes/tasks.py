@@ -47,6 +47,7 @@ from outlast.gateway.taken import (
 )
 from outlast.gateway.values import payloads, span
 from outlast.protocol.errors import exception_of, refused
+from outlast.protocol.finding import found_tasks
 from outlast.protocol.transport import TasksAsked
 
 
@@ -234,16 +235,11 @@ async def _dead_letters(exchange: Exchange, wanted: RetryTasksIn) -> tuple[tuple
     asked = TasksAsked(
         type=wanted.type, queue=wanted.queue, state=wanted.state or "", query=wanted.query, dead_letters=True
     )
-    ids: list[str] = []
-    cursor, now = "", exchange.engine.clock.now()
-    while len(ids) < wanted.limit:
-        limit = min(limits.LIST_LIMIT_MAX, wanted.limit - len(ids))
-        page = await exchange.engine.reader.list_tasks(exchange.namespace, asked, cursor=cursor, limit=limit, now=now)
-        ids += [info.task_id for info in page.tasks]
-        cursor = page.next
-        if not cursor:
-            break
-    return tuple(ids), bool(cursor)
+    reader, now = exchange.engine.reader, exchange.engine.clock.now()
+    return await found_tasks(
+        lambda cursor, limit: reader.list_tasks(exchange.namespace, asked, cursor=cursor, limit=limit, now=now),
+        wanted.limit,
+    )
 
 
 async def _retried(exchange: Exchange, ids: tuple[str, ...], reason: str) -> tuple[Accepted | Refused, ...]:
