@@ -1,5 +1,7 @@
 """A task that ended without success is brought back: once for a request, as new, under the same id."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -27,7 +29,7 @@ def retry(world: World, *task_ids: str, request_id: str = "r-1", reason: str = "
     return [item.code if isinstance(item, replies.Refused) else item.changed for item in items]
 
 
-def failed(**options: object) -> World:
+def failed(**options: Any) -> World:
     """Return a world with a task that failed at its only attempt."""
     world = World()
     world.enqueue(retry=ONCE, **options)
@@ -35,9 +37,9 @@ def failed(**options: object) -> World:
     return world
 
 
-def a_task(state: TaskState, **fields: object) -> Task:
+def a_task(state: TaskState, **fields: Any) -> Task:
     return Task(
-        namespace="default", task_id="t", queue="q", type="job", spec=TaskSpec(), status=TaskStatus(), state=state, **fields  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        namespace="default", task_id="t", queue="q", type="job", spec=TaskSpec(), status=TaskStatus(), state=state, **fields
     )  # fmt: skip
 
 
