@@ -3,11 +3,11 @@
 from outlast.core import commands as c
 from outlast.core import inputs as i
 from outlast.core import limits, replies
-from outlast.core.feed import Changes, Entry, Place, What, entries_of, rows_of
+from outlast.core.feed import WITH_ROW, Changes, Entry, Place, What, entries_of, rows_of
 from outlast.core.retry import RetryPolicy
 from outlast.core.units import HOUR
 from outlast.core.writes import FeedRow
-from tests.core.world import World
+from tests.core.world import World, enqueue_of, failure
 
 PAY = c.ScheduleActivity(activity_id="1", activity_type="pay", task_queue="default", schedule_to_close=HOUR)
 
@@ -130,9 +130,51 @@ def test_a_task_that_was_brought_back_is_told_between_its_two_ends() -> None:
     world.complete(world.lease())
     rows = world.tables.feed["default"]
     outcomes = [
-        world.tables.attempts[entry.id][entry.key, 0].outcome if entry.what is What.ATTEMPT else entry.state
+        world.tables.attempts[entry.id][entry.key, 0].outcome if entry.what in WITH_ROW else entry.state
         for entry in all_entries(rows)
     ]
 
-    assert told(world) == [(kind, "t1") for kind in ("enqueued", "attempt", "closed", "attempt", "attempt", "closed")]
+    assert told(world) == [(kind, "t1") for kind in ("enqueued", "attempt", "closed", "retried", "attempt", "closed")]
     assert outcomes == ["", "failed", "failed", "retried", "succeeded", "succeeded"]
+
+
+def test_ends_and_retries_of_one_commit_are_told_in_the_order_of_the_tasks_life() -> None:
+    world = World()
+    world.enqueue("t1", retry=RetryPolicy(attempts_max=1))
+    world.enqueue("t2")
+    leases = {lease.token.task_id: lease for lease in world.poll(turns=0).tasks}
+    world.hold_commits = True
+    world.send(enqueue_of("t3"))  # is on its way, so that what follows gathers for one commit
+    failed = i.Completion(token=leases["t1"].token, outcome=i.TaskFailed(failure=failure(final=True)))
+    world.send(i.CompleteTasks(items=(failed,), worker="one"))
+    world.send(i.RetryTasks(task_ids=("t1",), request_id="again"))
+    world.send(i.CancelTask(task_id="t1"))
+    world.send(i.RetryTasks(task_ids=("t1",), request_id="once more"))
+    world.send(
+        i.CompleteTasks(items=(i.Completion(token=leases["t2"].token, outcome=i.TaskSucceeded()),), worker="one")
+    )
+    world.release()
+
+    last = [
+        entry for entry in all_entries(world.tables.feed["default"]) if entry.number == world.tables.held.last_number
+    ]
+    assert [(entry.id, entry.what.value, entry.state) for entry in last] == [
+        ("t1", "attempt", ""),
+        ("t1", "closed", "failed"),
+        ("t1", "retried", ""),
+        ("t1", "closed", "canceled"),
+        ("t1", "retried", ""),
+        ("t2", "attempt", ""),
+        ("t2", "closed", "succeeded"),
+    ]
+    assert world.task_info("t1").state is replies.TaskState.ENQUEUED
+
+
+def test_rows_of_commits_that_told_ends_apart_from_attempts_are_still_read() -> None:
+    changes = Changes(attempts=[("t", 1)], closed=[("t", "failed", 9), ("t", "", 2)])
+
+    entries = all_entries(rows_of(7, 100, {"a": changes}))
+
+    assert [(entry.what, entry.key) for entry in entries] == [
+        (What.ATTEMPT, 1), (What.CLOSED, 9), (What.RETRIED, 2),
+    ]  # fmt: skip

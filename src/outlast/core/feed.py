@@ -30,21 +30,31 @@ class What(StrEnum):
 
     HISTORY = "history"  # a page of a history, with all its events
     ENQUEUED = "enqueued"  # a standalone task came
-    ATTEMPT = "attempt"  # a lease of a task or activity ended, or a task was brought back: its row says which
+    ATTEMPT = "attempt"  # a lease of a task or activity ended
     CLOSED = "closed"  # a standalone task ended
+    RETRIED = "retried"  # a standalone task was brought back
+
+
+WITH_ROW: Final = frozenset({What.ATTEMPT, What.RETRIED})  # of which a row among the attempts tells more
+BROUGHT_BACK: Final = "retried"  # in the place of the state in which a task has closed
 
 
 class Changes(msgspec.Struct, array_like=True, gc=False):
-    """What one commit did in one namespace. Activities come and go in the history of their run: only attempts are told."""
+    """What one commit did in one namespace. Activities come and go in the history of their run: only attempts are told.
+
+    ``attempts`` and ``closed`` are how commits before ``tasks`` was there told of the same, each for itself.
+    """
 
     history: list[tuple[str, int, int]] = []  # run id, first event id, count
     enqueued: list[str] = []  # task ids
     attempts: list[tuple[str, int]] = []  # task id, lease
     closed: list[tuple[str, str, int]] = []  # task id, state, instant; "" and a lease where one was brought back
+    # in the order of their lives: task id, lease or instant of the close, state closed in, "" for the end of a lease
+    tasks: list[tuple[str, int, str]] = []
 
     def entries(self) -> int:
         """Return how many there are of all kinds."""
-        return len(self.history) + len(self.enqueued) + len(self.attempts) + len(self.closed)
+        return len(self.history) + len(self.enqueued) + len(self.attempts) + len(self.closed) + len(self.tasks)
 
     def events(self) -> int:
         """Return how many events of the feed they stand for."""
@@ -123,7 +133,13 @@ def _entries(row: FeedRow) -> Iterator[Entry]:
         yield Entry(number, before, at, What.ATTEMPT, task_id, lease)
         before += 1
     for task_id, state, key in changes.closed:
-        yield Entry(number, before, at, What.CLOSED if state else What.ATTEMPT, task_id, key, 1, state)
+        yield Entry(number, before, at, What.CLOSED if state else What.RETRIED, task_id, key, 1, state)
+        before += 1
+    for task_id, key, state in changes.tasks:
+        if state in {"", BROUGHT_BACK}:
+            yield Entry(number, before, at, What.RETRIED if state else What.ATTEMPT, task_id, key)
+        else:
+            yield Entry(number, before, at, What.CLOSED, task_id, key, 1, state)
         before += 1
 
 

@@ -15,8 +15,7 @@ from typing import Final, Protocol
 
 from outlast.core import codec, limits
 from outlast.core.errors import Busy, Invalid
-from outlast.core.feed import Entry, Place, What
-from outlast.core.shard.gather import RETRIED
+from outlast.core.feed import WITH_ROW, Entry, Place, What
 from outlast.core.writes import Batch
 from outlast.engine.reading import attempt_of
 from outlast.protocol.feed import FORGOTTEN, NOW, TASK_ATTEMPT_ENDED, TASK_CLOSED, TASK_ENQUEUED, TASK_RETRIED
@@ -164,12 +163,13 @@ _KINDS: Final = {
     What.ENQUEUED: TASK_ENQUEUED,
     What.ATTEMPT: TASK_ATTEMPT_ENDED,
     What.CLOSED: TASK_CLOSED,
+    What.RETRIED: TASK_RETRIED,
 }
 
 
 def _of_task(entry: Entry, found: FeedFound, mark: str) -> FeedEvent:
     names = found.tasks.get(entry.id)
-    row = found.attempts.get((entry.id, entry.key)) if entry.what is What.ATTEMPT else None
+    row = found.attempts.get((entry.id, entry.key)) if entry.what in WITH_ROW else None
     at = entry.at
     if entry.what is What.CLOSED:
         at = entry.key
@@ -180,7 +180,7 @@ def _of_task(entry: Entry, found: FeedFound, mark: str) -> FeedEvent:
         cursor=_cursor(entry.number, entry.before + 1, mark),
         commit=entry.number,
         at=at,
-        kind=TASK_RETRIED if row is not None and row.outcome == RETRIED else _KINDS[entry.what],
+        kind=_KINDS[entry.what],
         type="" if names is None else names.type,
         workflow_id=found.runs.get(run_id, ("", ""))[0],
         run_id=run_id,
@@ -188,7 +188,7 @@ def _of_task(entry: Entry, found: FeedFound, mark: str) -> FeedEvent:
         queue="" if names is None else names.queue,
         state=entry.state,
         attempt=None if row is None else attempt_of(row),
-        gone=names is None or (entry.what is What.ATTEMPT and row is None),
+        gone=names is None or (entry.what in WITH_ROW and row is None),
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from outlast.core.feed import Entry, What
+from outlast.core.feed import WITH_ROW, Entry, What
 from outlast.core.writes import AttemptRow, HistoryRow
 
 ENTRY_BYTES = 100  # of an event without a row of its own, roughly
@@ -49,6 +49,6 @@ def _bytes_of(
     size = ENTRY_BYTES
     if entry.what is What.HISTORY and (page := history.get((entry.id, entry.key))) is not None:
         size += len(page.blob)
-    elif entry.what is What.ATTEMPT and (attempt := attempts.get((entry.id, entry.key))) is not None:
+    elif entry.what in WITH_ROW and (attempt := attempts.get((entry.id, entry.key))) is not None:
         size += len(attempt.error_message) + len(attempt.error_trace)
     return size

@@ -5,10 +5,11 @@ Entities are noted as touched and written out once, when the batch is taken, how
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from outlast.core import codec
 from outlast.core.admin import NamespaceInfo
-from outlast.core.feed import Changes, rows_of
+from outlast.core.feed import BROUGHT_BACK, Changes, rows_of
 from outlast.core.labels import labels_of
 from outlast.core.payload import size_of
 from outlast.core.replies import RunStatus, TaskState
@@ -30,8 +31,17 @@ from outlast.core.writes import (
     TimerRow,
 )
 
-RETRIED = "retried"  # the outcome of the row that says that a task was brought back
+RETRIED: Final = BROUGHT_BACK  # the outcome of the row that says that a task was brought back
 ROW_BYTES = 200  # what a row takes beside its blobs, roughly; for the bound on a batch
+
+
+class Closed(NamedTuple):
+    """The end of a standalone task."""
+
+    namespace: str
+    task_id: str
+    state: TaskState
+    at: int
 
 
 @dataclass(slots=True)
@@ -55,8 +65,8 @@ class Gather:
     namespaces: dict[str, NamespaceInfo | None] = field(default_factory=dict[str, NamespaceInfo | None])
     forgotten_runs: dict[str, None] = field(default_factory=dict[str, None])
     forgotten_tasks: dict[str, None] = field(default_factory=dict[str, None])
-    # standalone tasks that have ended: namespace, id, state, instant; or were brought back: "" and the lease
-    closed: list[tuple[str, str, str, int]] = field(default_factory=list[tuple[str, str, str, int]])
+    # standalone tasks that have ended, and behind how many rows of attempts
+    closed: list[tuple[Closed, int]] = field(default_factory=list[tuple[Closed, int]])
     renew: bool = False
     opened: int = 0  # runs made in this batch: orders them
     parked: int = 0  # events that were parked
@@ -99,6 +109,10 @@ class Gather:
         if task.task_id not in self.tasks:
             self.tasks[task.task_id] = task
             self.bytes += ROW_BYTES + _moving_bytes(task.status)
+
+    def close_task(self, task: Task) -> None:
+        """Tell of the end of a standalone ``task``, behind the attempt that ended it."""
+        self.closed.append((Closed(task.namespace, task.task_id, task.state, task.closed_at), len(self.attempts)))
 
     def set_timer(self, timer: TimerRow) -> None:
         """Write a timer's row."""
@@ -152,11 +166,15 @@ class Gather:
         for task in batch.tasks.values():
             if not task.run_id:
                 found[task.namespace].enqueued.append(task.task_id)
-        for row in batch.attempts:
-            if not row.late and row.outcome != RETRIED:  # a late word ends nothing: it is evidence
-                found[row.namespace].attempts.append((row.task_id, row.lease))
-        for namespace, task_id, state, at in self.closed:
-            found[namespace].closed.append((task_id, state, at))
+        told = 0
+        for end, behind in [*self.closed, (None, len(self.attempts))]:
+            for row in self.attempts[told:behind]:
+                if not row.late:  # a late word ends nothing: it is evidence
+                    mark = RETRIED if row.outcome == RETRIED else ""
+                    found[row.namespace].tasks.append((row.task_id, row.lease, mark))
+            told = behind
+            if end is not None:
+                found[end.namespace].tasks.append((end.task_id, end.at, end.state.value))
         return found
 
     def _take_run(self, batch: Batch, run: Run) -> None:

@@ -94,7 +94,6 @@ def _retry(shard: Shard, task: Task, request: RetryTasks, *, repeated: bool) -> 
     row.identity, row.started_at, row.build = request.identity, shard.now, ""
     row.error_message = request.reason
     shard.gather.attempts.append(row)
-    shard.gather.closed.append((task.namespace, task.task_id, "", task.lease))
     shard.count_task(task, was)
     set_deadlines(shard, task)
     task.in_window = False  # where its old place may still lie, which says nothing any more
@@ -246,7 +245,7 @@ def after_close(
     _answer_waiters(shard, task)
     dedup.keep_task(shard, task)
     if not task.run_id:
-        shard.gather.closed.append((task.namespace, task.task_id, task.state, task.closed_at))
+        shard.gather.close_task(task)
         return
     run = shard.runs[task.run_id]
     activity = run.state.activities.get(task.scheduled_event_id)

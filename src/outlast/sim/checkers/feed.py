@@ -70,7 +70,14 @@ class Feed:
         for old, row in change.tasks:
             if not row.run_id and old is None:
                 yield row.namespace, ("TaskEnqueued", row.task_id, 0)
-            if not row.run_id and row.state in TERMINAL and (old is None or old.state not in TERMINAL):
+            back = sum(other.task_id == row.task_id and other.outcome == "retried" for other in change.batch.attempts)
+            closed = back + (row.state in TERMINAL) - (old is not None and old.state in TERMINAL)
+            if row.run_id or not closed:
+                continue
+            ends_closed = row.state in TERMINAL
+            for _ in range(closed - ends_closed):  # it was brought back from these: no row has their state
+                yield row.namespace, ("TaskClosed", row.task_id, 0)
+            if ends_closed:
                 yield row.namespace, (f"TaskClosed {row.state.value}", row.task_id, 0)
 
     def _look(self, reader: "Reader") -> FeedPage:
@@ -164,7 +171,8 @@ class Reader:
             require(event.commit >= before, 65, "feed_out_of_order", f"{event.cursor} after commit {before}")
             before = event.commit
             seen.setdefault(event.commit, []).append(_told(event))
-        for number, told in seen.items():
+        for number, all_told in seen.items():
+            told = _without_states_left(all_told)
             wanted = self.wanted.pop(number, [])
             if sorted(told) != sorted(wanted):
                 raise Violation(65, "feed_tells_other_events", f"commit {number}: {told} for {wanted}")
@@ -181,10 +189,33 @@ class Reader:
 
     def _require_order(self, told: list[Told]) -> None:
         last: dict[str, int] = {}
+        closed: dict[str, bool] = {}
         for kind, id_, n in told:
+            if kind.startswith("Task") and id_ in closed:
+                fits = closed[id_] is (kind == "TaskRetried")
+                require(
+                    fits, 65, "feed_out_of_order", f"{id_}: {kind} when it was {'closed' if closed[id_] else 'open'}"
+                )
+            closed[id_] = kind.startswith("TaskClosed")
+            if kind == "TaskRetried":
+                last.pop(id_, None)  # its attempts count anew
             if not kind.startswith("Task") or kind == "TaskAttemptEnded":
                 require(last.get(id_, 0) <= n, 65, "feed_out_of_order", f"{id_}: {n} after {last.get(id_)}")
                 last[id_] = n
+
+
+def _without_states_left(told: list[Told]) -> list[Told]:
+    """Return ``told`` without the states of those ends from which a task was brought back within the same commit."""
+    back: set[str] = set()
+    found: list[Told] = []
+    for kind, id_, n in reversed(told):
+        left = kind.startswith("TaskClosed") and id_ in back
+        if kind == "TaskRetried":
+            back.add(id_)
+        elif left:
+            back.discard(id_)
+        found.append(("TaskClosed" if left else kind, id_, n))
+    return found[::-1]
 
 
 def _told(event: FeedEvent) -> Told:

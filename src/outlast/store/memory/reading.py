@@ -8,8 +8,8 @@ from itertools import islice
 from typing import TypeVar
 
 from outlast.core import limits
+from outlast.core.feed import WITH_ROW, What, entries_of
 from outlast.core.feed import Place as FeedPlace
-from outlast.core.feed import What, entries_of
 from outlast.core.writes import AttemptRow, HistoryRow, RunRow, TaskRow
 from outlast.query.evaluate import matches
 from outlast.store.base import FeedFound, Place, RunFilter, Stretch, Tally, TaskFilter, TaskNames, Turns, Waiting
@@ -60,7 +60,7 @@ def read_feed(tables: Tables, namespace: str, *, after: FeedPlace, events_max: i
     attempts = {
         (entry.id, entry.key): copy(ended)
         for entry in entries
-        if entry.what is What.ATTEMPT and (ended := tables.attempts.get(entry.id, {}).get((entry.key, 0))) is not None
+        if entry.what in WITH_ROW and (ended := tables.attempts.get(entry.id, {}).get((entry.key, 0))) is not None
     }
     cut = within(entries, history, attempts, bytes_max=bytes_max)
     tasks = {

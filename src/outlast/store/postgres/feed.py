@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from outlast.core.feed import Entry, Place, What, entries_of
+from outlast.core.feed import WITH_ROW, Entry, Place, What, entries_of
 from outlast.core.writes import AttemptRow, FeedRow, HistoryRow
 from outlast.store.base import FeedFound, TaskNames
 from outlast.store.compression import unpack
@@ -109,7 +109,7 @@ async def _pages(reads: Reads, entries: Sequence[Entry], bytes_max: int) -> dict
 
 
 async def _attempts(reads: Reads, entries: Sequence[Entry]) -> dict[tuple[str, int], AttemptRow]:
-    keys = [(entry.id, entry.key) for entry in entries if entry.what is What.ATTEMPT]
+    keys = [(entry.id, entry.key) for entry in entries if entry.what in WITH_ROW]
     rows: list[AttemptRow] = ATTEMPTS.read(await reads.fetch(_ATTEMPTS, *_columns(keys))) if keys else []
     return {(row.task_id, row.lease): row for row in rows}
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from outlast.core.feed import Entry, Place, What, entries_of
+from outlast.core.feed import WITH_ROW, Entry, Place, What, entries_of
 from outlast.core.writes import AttemptRow, FeedRow, HistoryRow
 from outlast.store.base import FeedFound, TaskNames
 from outlast.store.compression import unpack
@@ -79,7 +79,7 @@ def _page(connection: Connection, run_id: str, first_event_id: int) -> HistoryRo
 def _attempts(connection: Connection, entries: Sequence[Entry]) -> dict[tuple[str, int], AttemptRow]:
     found: dict[tuple[str, int], AttemptRow] = {}
     for entry in entries:
-        if entry.what is What.ATTEMPT:
+        if entry.what in WITH_ROW:
             for row in connection.execute(queries.ATTEMPT_OF_LEASE, (entry.id, entry.key)).fetchall():
                 found[entry.id, entry.key] = msgspec.convert(row, AttemptRow)
     return found
