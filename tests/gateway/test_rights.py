@@ -231,6 +231,11 @@ def test_a_worker_answers_queries_and_an_operator_does_not() -> None:
     run(work)
 
 
+def full(*_: object, **__: object) -> bool:
+    """Take nothing: as much waits as may wait."""
+    return False
+
+
 def test_a_word_about_work_of_another_queue_is_refused_however_busy_the_engine_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -240,7 +245,7 @@ def test_a_word_about_work_of_another_queue_is_refused_however_busy_the_engine_i
             await transport.call(a_task(task_id="t-1", queue="mail"))
             polled = await transport.call(a_poll(queues=("mail",)))
             assert isinstance(polled, Work)
-            monkeypatch.setattr(Mailbox, "put", lambda *_, **__: False)  # as much waits as may wait
+            monkeypatch.setattr(Mailbox, "put", full)
             ending = CompleteTasks(
                 worker="w1", items=(Completion(token=polled.tasks[0].token, outcome=TaskSucceeded()),)
             )
