@@ -138,7 +138,7 @@ CASES: list[tuple[list[str], int, str]] = [
     (["why", "nope"], 3, "no workflow or task"),
     (["workflow", "list", "--store", "sqlite:///none.db"], 3, "store_not_found"),
     (["workflow", "list", "--store", "memory:"], 3, "its own process"),
-    (["workflow", "list", "--store", "postgresql://x/y"], 2, "later version"),
+    (["workflow", "list", "--store", "postgresql://127.0.0.1:1/y"], 5, "cannot be reached"),
     (["workflow", "list", "--store", "outlast.db"], 2, "sqlite:///outlast.db"),
     (["workflow", "list", "--server", "http://127.0.0.1:1"], 5, "does not answer"),
     (["workflow", "list", "--server", "127.0.0.1:1"], 2, "http://"),

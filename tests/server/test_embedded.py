@@ -43,6 +43,22 @@ def test_stopping_twice_is_stopping_once_and_leaves_no_thread(tmp_path: Path) ->
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("outlast-")]
 
 
+def test_who_asks_for_the_address_at_once_gets_it(tmp_path: Path) -> None:
+    engine = start(f"sqlite:///{tmp_path}/a.db")
+    try:
+        assert engine.address.startswith("http://127.0.0.1:")
+    finally:
+        engine.stop()
+
+
+def test_an_engine_in_memory_has_no_address_and_does_not_wait_for_one() -> None:
+    engine = start("memory:")
+    try:
+        assert engine.address == ""
+    finally:
+        engine.stop()
+
+
 def test_a_second_start_on_the_file_is_a_client_of_the_first(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/x.db"
     first = start(url)

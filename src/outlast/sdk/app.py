@@ -224,7 +224,10 @@ class App:
 
     @property
     def address(self) -> str:
-        """Where other processes reach the engine; empty for one in memory or one that is not started."""
+        """Where other processes reach the engine; empty for one in memory or one that is not started.
+
+        It is known a moment after the start: who asks sooner waits for it.
+        """
         return self.store if self.is_remote else (self._engine.address if self._engine is not None else "")
 
     @property
@@ -258,10 +261,9 @@ class App:
                 self._close()
                 raise
         LOGGER.info(
-            "started %s=%s address=%s tasks=%d workflows=%d",
+            "started %s=%s tasks=%d workflows=%d",
             "server" if self.is_remote else "store",
             self.store,
-            self.address,
             len(self.registry.tasks),
             len(self.registry.workflows),
         )

@@ -30,6 +30,7 @@ ANNOUNCED_WITHIN: Final = 10.0  # seconds in which a holder has said where it is
 BLOBS_VARIABLE: Final = "OUTLAST_BLOBS"
 LEASE_VARIABLE: Final = "OUTLAST_ENGINE__TASK_LEASE"
 STOP_WITHIN: Final = 20.0  # seconds
+LISTENING_WITHIN: Final = 10.0  # seconds that who asks for the address waits for the listener
 
 
 class EmbeddedEngine:
@@ -42,7 +43,7 @@ class EmbeddedEngine:
 
     @property
     def address(self) -> str:
-        """Where other processes reach the engine; empty for one in memory, and until its listener is up."""
+        """Where other processes reach the engine; empty for one in memory. Waits until its listener is up."""
         return self._address()
 
     def stop(self) -> None:
@@ -115,7 +116,17 @@ class EngineThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: asyncio.Event | None = None
         self._thread = threading.Thread(target=self._run, name="outlast-engine", daemon=True)
-        self.address = ""
+        self._address = ""
+        self._listening = threading.Event()  # or it is known that it never will
+        if not serve:
+            self._listening.set()
+
+    @property
+    def address(self) -> str:
+        """Where other processes reach the engine; "" when they cannot. Waits for the listener, but not on its own loop."""
+        if threading.current_thread() is not self._thread:
+            self._listening.wait(LISTENING_WITHIN)
+        return self._address
 
     def start(self) -> None:
         """Return when requests are taken. Raises what kept the engine from starting."""
@@ -150,6 +161,7 @@ class EngineThread:
             asyncio.set_event_loop(None)
             loop.close()
             self._up.set()
+            self._listening.set()
 
     async def _live(self) -> None:
         self._ending = asyncio.Event()
@@ -183,8 +195,10 @@ class EngineThread:
             await listener.start()
         except Exception:
             LOG.exception("other processes cannot reach this engine: its listener did not start")
+            self._listening.set()
             return None
-        self.address = listener.address
+        self._address = listener.address
+        self._listening.set()
         announce(self._stores, listener.address)
         self.engine.on_reopen = partial(announce, self._stores, listener.address)
         return listener
