@@ -18,7 +18,7 @@ from outlast.store.postgres.connection import Session
 from outlast.store.postgres.store import PostgresStore
 from tests.store.cluster import Cluster
 from tests.store.kept import Kept
-from tests.store.rows import page, run_row, task_row
+from tests.store.rows import dedup, page, run_row, task_row
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ def test_a_followed_owner_with_a_session_that_lives_on_is_refused(owner: Kept, u
         assert next_owner.read_run().state == b"state"
 
 
-@pytest.mark.parametrize("change", ["timeline = timeline - 1", "cluster = cluster - 1"])
+@pytest.mark.parametrize("change", ["timeline = timeline - 1", "cluster = cluster - 1", "number = number + 1"])
 def test_a_database_with_another_history_raises_the_incarnation(owner: Kept, url: str, change: str) -> None:
     owner.write(run_row())
     say(owner, url, f"UPDATE outlast.meta SET {change}")
@@ -220,3 +220,49 @@ def test_what_was_acknowledged_outlives_a_crash_of_the_server(owner: Kept, url: 
     assert claim.last_number == 1
     assert (owner.read_run().run_id, owner.find_run("run-2")) == ("run-1", None)
     owner.write(run_row("run-2"))
+
+
+def test_a_claim_reads_with_no_session_from_before(owner: Kept) -> None:
+    store = store_of(owner)
+    owner.write(run_row())
+    owner.read_run()
+    readers = store._readers
+    assert readers is not None
+    before = set(readers._free)
+
+    owner.claim()
+    owner.read_run()
+
+    assert before
+    assert all(session.is_closed() for session in before)
+
+
+def test_a_session_to_another_server_than_the_owners_is_not_read_with(owner: Kept) -> None:
+    # As after a failover, when the name leads to the new primary while the owner still speaks to the old one.
+    store = store_of(owner)
+    owner.write(run_row())
+    timeline, *rest = session_history(store)
+    store._history = (timeline + 1, rest[0], rest[1])
+    assert store._readers is not None
+    owner.run(store._readers.renew())
+
+    with pytest.raises(StoreError, match="is another server now") as caught:
+        owner.read_run()
+
+    assert caught.value.code == "unavailable"
+    owner.claim()
+    assert owner.read_run().run_id == "run-1"
+
+
+def session_history(store: PostgresStore) -> tuple[int, int, int]:
+    assert store._history is not None
+    return store._history
+
+
+def test_an_owner_that_was_followed_forgets_nothing(owner: Kept, url: str) -> None:
+    owner.write(dedup(period=1))
+    with Kept(lambda: PostgresStore(url, allow_weak=True)) as next_owner:
+        next_owner.claim("b")
+
+        assert owner.run(owner.store.forget_dedup(before_period=5)) == 0
+        assert next_owner.run(next_owner.store.forget_dedup(before_period=5)) == 1

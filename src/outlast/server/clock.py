@@ -2,6 +2,7 @@
 
 import logging
 import os
+import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -104,5 +105,6 @@ class SystemEntropy:
 
 
 def owner_name() -> str:
-    """Return how this process calls itself to a store."""
-    return f"{os.uname().nodename}:{os.getpid()}" if hasattr(os, "uname") else f"pid {os.getpid()}"
+    """Return how an engine of this process calls itself to a store: two containers may share a host's name and a pid."""
+    place = f"{os.uname().nodename}:{os.getpid()}" if hasattr(os, "uname") else f"pid {os.getpid()}"
+    return f"{place}:{secrets.token_hex(4)}"

@@ -25,11 +25,10 @@ _END_OTHERS: Final = f"""
     WHERE datname = current_database() AND application_name = $1 AND pid <> pg_backend_pid() AND usename = current_user
 """
 IDENTITY: Final = """
-    SELECT m.identity, m.incarnation, d.oid::bigint FROM outlast.meta m, pg_database d
-    WHERE $1::integer >= 0 AND d.datname = current_database()
+    SELECT identity, incarnation FROM outlast.meta WHERE $1::integer >= 0
 """
-_META: Final = "SELECT incarnation, timeline, cluster FROM outlast.meta"
-_RAISE_INCARNATION: Final = "UPDATE outlast.meta SET incarnation = $1, timeline = $2, cluster = $3"
+_META: Final = "SELECT incarnation, timeline, cluster, number FROM outlast.meta"
+_RAISE_INCARNATION: Final = "UPDATE outlast.meta SET incarnation = $1, timeline = $2, cluster = $3, number = $4"
 _CLAIM: Final = """
     UPDATE outlast.shards SET incarnation = $2, epoch = epoch + 1, owner = $3, lease_until = $4 WHERE shard = $1 RETURNING epoch
 """
@@ -111,12 +110,12 @@ def _refuse_leased(row: Any, shard: int, owner: str, now: int) -> None:
 
 
 async def _incarnation(opened: Opened) -> int:
-    """Return the incarnation, raised when the database is not the one it was raised for: a promoted copy, a restored one."""
+    """Return the incarnation, raised when the database is not the one it was raised for: a promoted copy, a restored dump."""
     session, server = opened.session, opened.server
     meta = await session.fetchrow(f"{_META} FOR UPDATE")
     assert meta is not None
-    if (meta["timeline"], int(meta["cluster"])) == (server.timeline, server.cluster):
+    if (meta["timeline"], int(meta["cluster"]), meta["number"]) == server.history:
         return int(meta["incarnation"])
     raised = max(int(meta["incarnation"]) + 1, server.timeline)
-    await session.execute(_RAISE_INCARNATION, raised, server.timeline, server.cluster)
+    await session.execute(_RAISE_INCARNATION, raised, *server.history)
     return raised

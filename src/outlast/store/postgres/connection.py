@@ -69,18 +69,28 @@ _LOOK: Final = """
 """
 _TIMELINE: Final = """
     SELECT ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint AS timeline,
-        (SELECT system_identifier FROM pg_control_system())::numeric AS cluster
+        (SELECT system_identifier FROM pg_control_system())::numeric AS cluster,
+        (SELECT oid::bigint FROM pg_database WHERE datname = current_database()) AS number
 """
 
 
 @dataclass(slots=True)
 class Server:
-    """What a session found at the other end. ``weak``: the settings by which an acknowledged commit may be lost."""
+    """What a session found at the other end. ``weak``: the settings by which an acknowledged commit may be lost.
+
+    ``number`` is the database's own in its cluster: another one holds what was restored from a dump.
+    """
 
     version: int
     timeline: int
     cluster: int
+    number: int
     weak: tuple[str, ...]
+
+    @property
+    def history(self) -> tuple[int, int, int]:
+        """What two sessions agree in that see the same commits."""
+        return self.timeline, self.cluster, self.number
 
 
 @dataclass(slots=True)
@@ -155,7 +165,9 @@ async def _examine(session: Session, address: Address, *, allow_weak: bool) -> S
         )
     line = await session.fetchrow(_TIMELINE)
     assert line is not None
-    return Server(found["version"], line["timeline"], int(line["cluster"]), weak)
+    # From here on as it was found: a reload of the server's settings would else weaken this session without a word.
+    await session.execute(f"SET synchronous_commit = '{found['synchronous_commit']}'")
+    return Server(found["version"], line["timeline"], int(line["cluster"]), line["number"], weak)
 
 
 def _weak(found: asyncpg.Record) -> tuple[str, ...]:

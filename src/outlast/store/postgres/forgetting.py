@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from outlast.core.units import Fence
 from outlast.store.postgres.session import Reads
 from outlast.store.postgres.text import escaped, unescaped
 
@@ -11,15 +12,19 @@ _DEDUP_SLICE_END: Final = """
     SELECT namespace, scope, key FROM outlast.dedup WHERE shard = $1 AND (namespace, scope, key) > ($2, $3, $4)
     ORDER BY namespace, scope, key LIMIT 1 OFFSET $5
 """
+# Who was followed forgets nothing: its clock, by which it forgets, may be wrong.
 _FORGET_DEDUP: Final = """
     DELETE FROM outlast.dedup WHERE shard = $1 AND (namespace, scope, key) > ($2, $3, $4) AND period < $5
+        AND EXISTS (SELECT 1 FROM outlast.shards WHERE shard = $1 AND incarnation = $6 AND epoch = $7)
 """
-_FORGET_DEDUP_SLICE: Final = f"{_FORGET_DEDUP} AND (namespace, scope, key) <= ($6, $7, $8)"
+_FORGET_DEDUP_SLICE: Final = f"{_FORGET_DEDUP} AND (namespace, scope, key) <= ($8, $9, $10)"
 # In one transaction, and one statement: the floor is kept with what it stands for.
 _FORGET_FEED: Final = """
     WITH pruned AS (
         SELECT number FROM (SELECT number, at FROM outlast.feed WHERE shard = $1 AND namespace = $2
-            ORDER BY number, first LIMIT $3) f WHERE at < $4 OR number <= $5 ORDER BY number DESC LIMIT 1
+            ORDER BY number, first LIMIT $3) f WHERE (at < $4 OR number <= $5)
+            AND EXISTS (SELECT 1 FROM outlast.shards WHERE shard = $1 AND incarnation = $6 AND epoch = $7)
+        ORDER BY number DESC LIMIT 1
     ), floor AS (
         INSERT INTO outlast.feed_floors SELECT f.shard, f.namespace, f.number, f.first + f.count FROM outlast.feed f, pruned
         WHERE f.shard = $1 AND f.namespace = $2 AND f.number = pruned.number ORDER BY f.first DESC LIMIT 1
@@ -29,12 +34,12 @@ _FORGET_FEED: Final = """
 """
 
 
-async def forget_dedup(tending: Reads, *, before_period: int) -> int:
-    """Drop the dedup rows of periods before ``before_period``; return how many."""
+async def forget_dedup(tending: Reads, fence: Fence, *, before_period: int) -> int:
+    """Drop the dedup rows of periods before ``before_period``, if the shard is held under ``fence``; return how many."""
     after: tuple[str, ...] | None = ("", "", "")
     dropped = 0
     while after is not None:
-        place = (*map(escaped, after), before_period)
+        place = (*map(escaped, after), before_period, fence.incarnation, fence.epoch)
         end = await tending.fetch(_DEDUP_SLICE_END, *place[:3], DEDUP_SLICE)
         if end:
             dropped += await tending.change(_FORGET_DEDUP_SLICE, *place, *end[0])
@@ -44,6 +49,8 @@ async def forget_dedup(tending: Reads, *, before_period: int) -> int:
     return dropped
 
 
-async def forget_feed(tending: Reads, namespace: str, *, before: int, through: int, rows_max: int) -> int:
-    """Drop the oldest rows of a feed and keep up to where; return how many."""
-    return await tending.change(_FORGET_FEED, escaped(namespace), rows_max, before, through)
+async def forget_feed(tending: Reads, fence: Fence, namespace: str, *, before: int, through: int, rows_max: int) -> int:
+    """Drop the oldest rows of a feed and keep up to where, if the shard is held under ``fence``; return how many."""
+    return await tending.change(
+        _FORGET_FEED, escaped(namespace), rows_max, before, through, fence.incarnation, fence.epoch
+    )

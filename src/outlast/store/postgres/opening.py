@@ -6,7 +6,7 @@ import asyncpg
 
 from outlast.store.base import StoreError
 from outlast.store.migrate import migrations_in, missing_of
-from outlast.store.postgres.connection import Session
+from outlast.store.postgres.connection import Server, Session
 
 PACKAGE: Final = "outlast.store.postgres"
 LOCK: Final = 0x4F55544C  # "OUTL": of the advisory locks of this schema
@@ -32,7 +32,7 @@ async def applied(session: Session) -> dict[int, str]:
     return {row["number"]: row["checksum"] for row in rows}
 
 
-async def migrate(session: Session, *, timeline: int, cluster: int) -> list[int]:
+async def migrate(session: Session, server: Server) -> list[int]:
     """Bring the schema to the newest form; return the numbers of the migrations that were run. Raises StoreError."""
     migrations = migrations_in(PACKAGE)
     if not missing_of(await applied(session), migrations):
@@ -50,8 +50,8 @@ async def migrate(session: Session, *, timeline: int, cluster: int) -> list[int]
         if not found:
             # The incarnation follows the timeline: never behind it, so that two copies that part do not meet again.
             await session.execute(
-                "INSERT INTO outlast.meta (incarnation, timeline, cluster) VALUES ($1::bigint, $1::bigint, $2)",
-                timeline, cluster,
+                "INSERT INTO outlast.meta (incarnation, timeline, cluster, number) VALUES ($1::bigint, $1::bigint, $2, $3)",
+                *server.history,
             )  # fmt: skip
     return [migration.number for migration in missing]
 

@@ -46,6 +46,7 @@ class Readers:
         self._free: list[Session] = []
         self._places = asyncio.Semaphore(places)
         self._used: set[Session] = set()
+        self._stale: set[Session] = set()  # used, and of an owner before
         self._closed = False
 
     @asynccontextmanager
@@ -65,6 +66,13 @@ class Readers:
                 self._put_back(session, good=False)
                 raise
             self._put_back(session, good=not reads.spoiled)
+
+    async def renew(self) -> None:
+        """Use no session again that was made before: each may speak to a server that is the shard's no more."""
+        self._stale |= self._used
+        old, self._free = self._free, []
+        for session in old:
+            await close(session)
 
     async def close(self) -> None:
         """End all sessions, also those that are used at the moment."""
@@ -87,6 +95,8 @@ class Readers:
 
     def _put_back(self, session: Session, *, good: bool) -> None:
         self._used.discard(session)
+        good = good and session not in self._stale
+        self._stale.discard(session)
         if good and not self._closed and not session.is_closed():
             self._free.append(session)
         else:

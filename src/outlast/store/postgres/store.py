@@ -51,6 +51,8 @@ class PostgresStore:
         self._tenders: Readers | None = None  # forgets what is over, beside the owner's session
         self._owner: Opened | None = None
         self._first: Opened | None = None  # the session that opened the store becomes the owner's
+        self._fence = Fence(0, 0)  # of the last claim
+        self._history: tuple[int, int, int] | None = None  # which commits the last claim was made among
         self._committing = False
         self._logged_at = -FAULT_LOG_EVERY
 
@@ -64,7 +66,7 @@ class PostgresStore:
         if opened.server.weak:
             _log.warning("store_weak at=%s settings=%s", self.address.shown, ", ".join(opened.server.weak))
         try:
-            await opening.migrate(opened.session, timeline=opened.server.timeline, cluster=opened.server.cluster)
+            await opening.migrate(opened.session, opened.server)
             await opening.add_shard(opened.session, self.shard)
         except BaseException as error:
             opened.session.terminate()
@@ -72,8 +74,8 @@ class PostgresStore:
                 raise said(error, self.address) from error
             raise
         self._first = opened
-        self._readers = Readers(lambda: self._connect(writes=False), self.shard)
-        self._tenders = Readers(lambda: self._connect(writes=True), self.shard, places=TENDERS)
+        self._readers = Readers(lambda: self._beside(writes=False), self.shard)
+        self._tenders = Readers(lambda: self._beside(writes=True), self.shard, places=TENDERS)
 
     async def open_to_look(self) -> None:
         """Make the store usable for reading, whoever owns it, and change nothing. Raises StoreError."""
@@ -130,13 +132,18 @@ class PostgresStore:
             opened = await self._connect(writes=True)
         self._owner = opened
         try:
-            return await claiming.claim(opened, self.shard, owner=owner, now=now, lease_until=lease_until)
+            claim = await claiming.claim(opened, self.shard, owner=owner, now=now, lease_until=lease_until)
         except BaseException as error:
             if not (isinstance(error, StoreError) and error.code == "not_owner"):
                 self._drop_owner()
             if isinstance(error, FAILURES):
                 raise said(error, self.address) from error
             raise
+        self._fence, self._history = claim.fence, opened.server.history
+        for pool in (self._readers, self._tenders):
+            if pool is not None:
+                await pool.renew()
+        return claim
 
     async def release(self, fence: Fence) -> None:
         """End the lease of ``fence``, if it is the current one."""
@@ -197,13 +204,15 @@ class PostgresStore:
 
     async def forget_dedup(self, *, before_period: int) -> int:
         """Drop the dedup rows of periods before ``before_period``, a slice at a time; return how many."""
-        return await self.tend(lambda tending: forgetting.forget_dedup(tending, before_period=before_period))
+        return await self.tend(
+            lambda tending: forgetting.forget_dedup(tending, self._fence, before_period=before_period)
+        )
 
     async def forget_feed(self, namespace: str, *, before: int, through: int, rows_max: int) -> int:
         """Drop the oldest rows of a feed; return how many. Raises StoreError when nothing could be written."""
         return await self.tend(
             lambda tending: forgetting.forget_feed(
-                tending, namespace, before=before, through=through, rows_max=rows_max
+                tending, self._fence, namespace, before=before, through=through, rows_max=rows_max
             )
         )
 
@@ -253,9 +262,9 @@ class PostgresStore:
 
     async def identity(self) -> tuple[int, int, int, int]:
         """Return what tells this database from every other one and from its copies: identity, incarnation, server, number."""
-        ((identity, incarnation, number),) = await self.read(lambda reads: reads.fetch(claiming.IDENTITY))
+        ((identity, incarnation),) = await self.read(lambda reads: reads.fetch(claiming.IDENTITY))
         assert self.server is not None  # the session that was read with has looked
-        return identity, incarnation, self.server.cluster, number
+        return identity, incarnation, self.server.cluster, self.server.number
 
     async def read_counters(self, namespace: str) -> dict[str, int]:
         """Return the counters of a namespace."""
@@ -284,6 +293,18 @@ class PostgresStore:
             allow_weak=self._allow_weak,
         )
         self.server = opened.server
+        return opened
+
+    async def _beside(self, *, writes: bool) -> Opened:
+        """Return a session beside the owner's. It must see the same commits: rows of another server would be written back."""
+        opened = await self._connect(writes=writes)
+        if self._history is not None and opened.server.history != self._history:
+            opened.session.terminate()
+            raise StoreError(
+                "unavailable",
+                f"{self.address.shown} is another server now than the one that the shard was claimed on.",
+                remedy="It is claimed anew by itself as soon as the owner's own connection ends; look at the failover.",
+            )
         return opened
 
     async def read(self, read: Callable[[Reads], Awaitable[_T]]) -> _T:

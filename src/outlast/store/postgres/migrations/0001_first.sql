@@ -22,7 +22,8 @@ CREATE TABLE outlast.meta (
     identity bigint NOT NULL DEFAULT ('x' || translate(gen_random_uuid()::text, '-', ''))::bit(64)::bigint & 9223372036854775807,
     incarnation bigint NOT NULL,
     timeline bigint NOT NULL,
-    cluster numeric NOT NULL
+    cluster numeric NOT NULL,
+    number bigint NOT NULL
 );
 
 CREATE TABLE outlast.shards (
