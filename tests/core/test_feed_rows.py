@@ -32,7 +32,7 @@ def test_a_commit_has_one_row_for_each_namespace() -> None:
 
 def test_a_large_commit_is_cut_into_rows_that_follow_each_other() -> None:
     size = limits.FEED_ROW_ENTRIES
-    changes = Changes(history=[(f"r{n}", 1, 2) for n in range(size + 1)], attempts=[(f"t{n}", 1) for n in range(size)])
+    changes = Changes(history=[(f"r{n}", 1, 2) for n in range(size + 1)], tasks=[(f"t{n}", 1, "") for n in range(size)])
     rows = rows_of(7, 100, {"a": changes})
     entries = all_entries(rows)
 
@@ -45,9 +45,7 @@ def test_a_large_commit_is_cut_into_rows_that_follow_each_other() -> None:
 
 
 def test_any_place_in_a_commit_is_followed_by_exactly_the_rest() -> None:
-    changes = Changes(
-        history=[("r1", 4, 3), ("r2", 1, 1)], enqueued=["t1"], attempts=[("t0", 2)], closed=[("t0", "failed", 9)]
-    )
+    changes = Changes(history=[("r1", 4, 3), ("r2", 1, 1)], enqueued=["t1"], tasks=[("t0", 2, ""), ("t0", 9, "failed")])
     rows = rows_of(7, 100, {"a": changes})
     for seen in range(8):
         entries = entries_of(rows, after=Place(7, seen), events_max=100)
@@ -168,13 +166,3 @@ def test_ends_and_retries_of_one_commit_are_told_in_the_order_of_the_tasks_life(
         ("t2", "closed", "succeeded"),
     ]
     assert world.task_info("t1").state is replies.TaskState.ENQUEUED
-
-
-def test_rows_of_commits_that_told_ends_apart_from_attempts_are_still_read() -> None:
-    changes = Changes(attempts=[("t", 1)], closed=[("t", "failed", 9), ("t", "", 2)])
-
-    entries = all_entries(rows_of(7, 100, {"a": changes}))
-
-    assert [(entry.what, entry.key) for entry in entries] == [
-        (What.ATTEMPT, 1), (What.CLOSED, 9), (What.RETRIED, 2),
-    ]  # fmt: skip

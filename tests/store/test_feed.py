@@ -64,8 +64,7 @@ def test_entries_come_with_the_rows_that_they_name(kept: Kept) -> None:
         default=Changes(
             history=[("run-1", 1, 2)],
             enqueued=["task-1"],
-            attempts=[("task-1", 1)],
-            closed=[("task-1", "succeeded", 99)],
+            tasks=[("task-1", 1, ""), ("task-1", 99, "succeeded")],
         ),
     )
     found = read(kept)
@@ -85,7 +84,7 @@ def test_entries_come_with_the_rows_that_they_name(kept: Kept) -> None:
 
 def test_the_run_of_an_activity_is_named_as_well(kept: Kept) -> None:
     put(kept, run_row(), task_row("run-1:5", run_id="run-1"))
-    put(kept, attempt("run-1:5"), default=Changes(attempts=[("run-1:5", 1)]))
+    put(kept, attempt("run-1:5"), default=Changes(tasks=[("run-1:5", 1, "")]))
     found = read(kept)
 
     assert found.tasks["run-1:5"].run_id == "run-1"
@@ -93,7 +92,7 @@ def test_the_run_of_an_activity_is_named_as_well(kept: Kept) -> None:
 
 
 def test_a_late_word_does_not_stand_for_the_end_of_its_lease(kept: Kept) -> None:
-    put(kept, task_row(), attempt(outcome="worker_lost"), default=Changes(attempts=[("task-1", 1)]))
+    put(kept, task_row(), attempt(outcome="worker_lost"), default=Changes(tasks=[("task-1", 1, "")]))
     put(kept, attempt(outcome="late_succeeded", late=1))
 
     assert read(kept).attempts["task-1", 1].outcome == "worker_lost"

@@ -40,21 +40,16 @@ BROUGHT_BACK: Final = "retried"  # in the place of the state in which a task has
 
 
 class Changes(msgspec.Struct, array_like=True, gc=False):
-    """What one commit did in one namespace. Activities come and go in the history of their run: only attempts are told.
-
-    ``attempts`` and ``closed`` are how commits before ``tasks`` was there told of the same, each for itself.
-    """
+    """What one commit did in one namespace. Activities come and go in the history of their run: only attempts are told."""
 
     history: list[tuple[str, int, int]] = []  # run id, first event id, count
     enqueued: list[str] = []  # task ids
-    attempts: list[tuple[str, int]] = []  # task id, lease
-    closed: list[tuple[str, str, int]] = []  # task id, state, instant; "" and a lease where one was brought back
     # in the order of their lives: task id, lease or instant of the close, state closed in, "" for the end of a lease
     tasks: list[tuple[str, int, str]] = []
 
     def entries(self) -> int:
         """Return how many there are of all kinds."""
-        return len(self.history) + len(self.enqueued) + len(self.attempts) + len(self.closed) + len(self.tasks)
+        return len(self.history) + len(self.enqueued) + len(self.tasks)
 
     def events(self) -> int:
         """Return how many events of the feed they stand for."""
@@ -128,12 +123,6 @@ def _entries(row: FeedRow) -> Iterator[Entry]:
         before += count
     for task_id in changes.enqueued:
         yield Entry(number, before, at, What.ENQUEUED, task_id)
-        before += 1
-    for task_id, lease in changes.attempts:
-        yield Entry(number, before, at, What.ATTEMPT, task_id, lease)
-        before += 1
-    for task_id, state, key in changes.closed:
-        yield Entry(number, before, at, What.CLOSED if state else What.RETRIED, task_id, key, 1, state)
         before += 1
     for task_id, key, state in changes.tasks:
         if state in {"", BROUGHT_BACK}:

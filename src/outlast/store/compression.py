@@ -57,6 +57,14 @@ def unpack(stored: bytes) -> bytes:
         raise _damaged(f"it does not decompress ({error})") from error
 
 
+def unpacked(blob: bytes) -> bytes:
+    """Return what is in a column that may be packed or plain, as it was written."""
+    try:
+        return unpack(blob)
+    except StoreError:
+        return blob  # its checksum says that it was not packed
+
+
 def _damaged(why: str) -> StoreError:
     return StoreError(
         "store_damaged",

@@ -7,8 +7,7 @@ so that a name that moves meanwhile is met in one place or the other.
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
-from outlast.store.base import StoreError
-from outlast.store.compression import unpack
+from outlast.store.compression import unpack, unpacked
 from outlast.store.postgres.session import Reads
 from outlast.store.references import digests_in
 
@@ -46,15 +45,7 @@ async def named_blobs(reads: Reads, digests: AbstractSet[str]) -> set[str]:
         after: tuple[Any, ...] = first
         while rows := await reads.fetch(statement, *after, SLICE):
             found = [tuple(row) for row in rows]
-            opened = unpack if statement is _HISTORY else _opened
+            opened = unpack if statement is _HISTORY else unpacked
             named |= digests & digests_in(opened(blob) for row in found for blob in row[key_columns:])
             after = found[-1][:key_columns]
     return named
-
-
-def _opened(blob: bytes) -> bytes:
-    """Return what is in a column that may be packed or plain, as it was written."""
-    try:
-        return unpack(blob)
-    except StoreError:
-        return blob  # its checksum says that it was not packed

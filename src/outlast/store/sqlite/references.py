@@ -7,8 +7,7 @@ so that a name that moves meanwhile is met in one place or the other.
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
-from outlast.store.base import StoreError
-from outlast.store.compression import unpack
+from outlast.store.compression import unpack, unpacked
 from outlast.store.references import digests_in
 from outlast.store.sqlite.connection import Connection
 
@@ -32,18 +31,10 @@ def named_blobs(connection: Connection, digests: AbstractSet[str]) -> set[str]:
     for key_columns, statement, first in _TABLES:
         after: tuple[Any, ...] = first
         while rows := connection.execute(statement, (*after, SLICE)).fetchall():
-            named |= digests & digests_in(_opened(blob) for row in rows for blob in row[key_columns:])
+            named |= digests & digests_in(unpacked(blob) for row in rows for blob in row[key_columns:])
             after = rows[-1][:key_columns]
     after = ("", 0)
     while rows := connection.execute(_HISTORY, (*after, SLICE)).fetchall():
         named |= digests & digests_in(unpack(blob) for _, _, blob in rows)
         after = rows[-1][:2]
     return named
-
-
-def _opened(blob: bytes) -> bytes:
-    """Return what is in a column that may be packed or plain, as it was written."""
-    try:
-        return unpack(blob)
-    except StoreError:
-        return blob  # its checksum says that it was not packed
