@@ -25,7 +25,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -74,7 +74,15 @@ def steps_of(text: str) -> list[Step]:
 class Reader:
     """Somebody who reads pages in one folder with some terminals; the context ends whatever still runs in them."""
 
-    def __init__(self, folder: Path, *, say: bool = False, patience: float = SECONDS_MAX) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        say: bool = False,
+        patience: float = SECONDS_MAX,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        """``variables`` are in the reader's environment beforehand, beside those of this process."""
         self._folder = folder
         self._say = say
         self._patience = patience
@@ -89,6 +97,7 @@ class Reader:
             "NO_COLOR": "1",
             "LC_ALL": "C.UTF-8",
             "PYTHONUNBUFFERED": "1",
+            **(variables or {}),
         }
 
     def __enter__(self) -> Self:

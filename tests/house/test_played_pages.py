@@ -1,28 +1,34 @@
 """Pages that show commands are played as a reader would: every command is typed, and what is shown must be printed."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.house.sources import ROOT, text_of, tracked_files
+from tests.store.cluster import Cluster
 from tools.pages import Reader, Step, steps_of
 from tools.readme import blocks_of
 from tools.shown import agree
 from tools.splice import splice
 
 TUTORIAL = [Path("docs/tutorial", name) for name in ("first-workflow.md", "failures.md", "waiting.md", "running.md")]
+ON_A_DATABASE = Path("docs/guides/postgres.md")
 GUIDES = [
     page
     for page in tracked_files()
     if page.parts[:2] == ("docs", "guides")
+    and page != ON_A_DATABASE
     and page.suffix == ".md"
     and any(block.kind == "console" for block in blocks_of(text_of(page)))
 ]
 
 
-def faults_of(folder: Path, *pages: Path, patience: float = 120.0) -> list[str]:
+def faults_of(
+    folder: Path, *pages: Path, patience: float = 120.0, variables: Mapping[str, str] | None = None
+) -> list[str]:
     """Read the pages in ``folder``; return the first thing that is not so."""
-    with Reader(folder, patience=patience) as reader:
+    with Reader(folder, patience=patience, variables=variables) as reader:
         for page in pages:
             for fault in reader.read(page):
                 return [fault]
@@ -51,6 +57,16 @@ def test_the_tutorial_can_be_typed_in_chapter_after_chapter(tmp_path: Path) -> N
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
 def test_a_guide_can_be_typed_in(page: Path, tmp_path: Path) -> None:
     assert faults_of(tmp_path, ROOT / page) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_guide_to_postgresql_can_be_typed_in_on_a_server(tmp_path: Path) -> None:
+    with Cluster("fsync=on", "full_page_writes=on") as durable:
+        store = {"OUTLAST_STORE": durable.url(durable.empty_database())}
+
+        assert faults_of(tmp_path, ROOT / ON_A_DATABASE, variables=store) == []
+        assert not list(tmp_path.glob("*.db"))  # it was the database that was used
 
 
 BROKEN = {
