@@ -5,22 +5,30 @@ beside it: on a busy machine or a slow disk both fall, and the ratio tells which
 """
 
 import json
+import os
 import tempfile
 import time
+from asyncio import Runner
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import asyncpg
+
+SERVER = "BENCH_POSTGRES"
+"""The variable of the environment that names the server to measure on, by the address of its database "postgres"."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Raw:
-    """What the disk and SQLite give by themselves, a second."""
+    """What the disk and a database give by themselves, a second. ``commits`` of one row: 0 where a sync is one."""
 
     syncs: float
     rows: float
     starts: float
     lives: float
+    commits: float = 0.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,9 +82,23 @@ class Figure:
 
 @contextmanager
 def fresh_store() -> Generator[str]:
-    """Give the address of a store that does not exist yet, in a folder that goes afterwards."""
+    """Give the address of a store that does not exist yet, and goes afterwards: a file, or a database of the server in SERVER."""
+    server = os.environ.get(SERVER, "")
+    if server:
+        name = f"bench{os.getpid()}"
+        with Runner() as runner:
+            runner.run(_say(server, f"CREATE DATABASE {name} TEMPLATE template0"))
+            yield server.replace("/postgres?", f"/{name}?")
+            runner.run(_say(server, f"DROP DATABASE {name} WITH (FORCE)"))
+        return
     with tempfile.TemporaryDirectory(prefix="outlast-bench-") as folder:
         yield f"sqlite:///{Path(folder) / 'bench.db'}"
+
+
+async def _say(server: str, statement: str) -> None:
+    session = await asyncpg.connect(server)
+    await session.execute(statement)
+    await session.close()
 
 
 @dataclass(slots=True)

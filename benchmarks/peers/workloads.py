@@ -11,6 +11,7 @@ MANY_CALLERS = 256
 FAN_OUT = 1_000
 BATCH = 1_000
 STEPS = 10
+ON_POSTGRES = ("absurd", "dbos")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +22,8 @@ class Workload:
     title: str
     unit: str = "/s"
     steps: int = 0
-    times_of: str = ""  # the contender's rate of which Outlast is wanted to have ``times`` as much
-    times: float = 0.0
+    times_of: tuple[str, ...] = ()  # the contenders of whose rates Outlast is wanted to have ``times`` as much
+    times: float = 5.0
 
     @property
     def lower(self) -> bool:
@@ -33,34 +34,30 @@ class Workload:
 WORKLOADS = (
     Workload(name="submit", title=f"submit one task, {CALLERS} callers, acknowledged"),
     Workload(name="bulk", title="submit tasks in bulk, one caller, acknowledged"),
-    Workload(name="tasks", title="no-op tasks, first submission to last completion"),
+    Workload(name="tasks", title="no-op tasks, first submission to last completion", times_of=ON_POSTGRES),
     Workload(
         name="one_step",
         title=f"workflows of one step, {CALLERS} in flight",
         steps=1,
-        times_of="restate",
-        times=5,
+        times_of=("restate", *ON_POSTGRES),
     ),
     Workload(
         name="one_step_many",
         title=f"workflows of one step, {MANY_CALLERS} in flight",
         steps=1,
-        times_of="restate",
-        times=5,
+        times_of=("restate",),
     ),
     Workload(
         name="ten_steps",
         title=f"workflows of ten steps, {CALLERS} in flight",
         steps=STEPS,
-        times_of="restate",
-        times=5,
+        times_of=("restate", *ON_POSTGRES),
     ),
     Workload(
         name="ten_steps_many",
         title=f"workflows of ten steps, {MANY_CALLERS} in flight",
         steps=STEPS,
-        times_of="restate",
-        times=5,
+        times_of=("restate",),
     ),
     Workload(name="to_handler", title="idle: submit to handler, p50", unit="ms"),
     Workload(name="to_result", title="idle: one-step workflow, call to result, p50", unit="ms"),

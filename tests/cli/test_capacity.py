@@ -4,9 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from outlast.cli.queue import _worker_row  # pyright: ignore[reportPrivateUsage]
+from outlast.core.admin import WorkerInfo
+from outlast.core.units import SECOND
 from tests.cli.conftest import Command, rows
 from tests.end_to_end.processes import Program, command, serving, wait_until
 
+NOW = 1_796_000_000 * SECOND
 APP = "from outlast import App\napp = App()\n@app.task(queue='images')\ndef resize() -> None: ...\n"
 
 
@@ -92,3 +96,41 @@ def test_a_change_of_a_namespace_that_cannot_be_is_refused(
 
     assert found == code, err
     assert said in out + err
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        pytest.param(["queue", "list"], "No queue has open work. One by its name", id="queues"),
+        pytest.param(["task", "list"], 'There is no task in namespace "empty". Other namespaces:', id="tasks"),
+        pytest.param(["task", "list", "--state", "held"], "All of them: outlast task list.", id="tasks of a state"),
+        pytest.param(["workflow", "list"], 'There is no workflow in namespace "empty".', id="runs"),
+        pytest.param(
+            ["workflow", "list", "--tag", "plan=pro"], "All of them: outlast workflow list.", id="tagged runs"
+        ),
+        pytest.param(["feed"], "Nothing was committed yet.", id="events"),
+    ],
+)
+def test_a_list_without_a_row_says_so_and_how_to_look_wider(
+    kept: Path, outlast: Command, argv: list[str], said: str
+) -> None:
+    code, out, err = outlast(*argv, "--namespace", "empty")
+    _, as_json, beside = outlast(*argv, "--namespace", "empty", "--json")
+    _, _, quiet = outlast(*argv, "--namespace", "empty", "-q")
+
+    assert (code, out) == (0, "")
+    assert said in err
+    assert (as_json, beside, quiet) == ("", "", "")
+
+
+def test_a_task_that_was_never_in_hand_is_said_to_have_no_attempts(kept: Path, outlast: Command) -> None:
+    code, out, err = outlast("task", "attempts", "t-waits")
+
+    assert (code, out) == (0, "")
+    assert "outlast why t-waits" in err
+
+
+def test_a_worker_of_before_the_start_is_said_not_to_have_been_seen() -> None:
+    gone = WorkerInfo(worker="w-1", identity="4711@shop", leases=1)
+
+    assert _worker_row(gone, NOW) == ("4711@shop", "", "", "", "0 / 0", "1", "not since the start", "")

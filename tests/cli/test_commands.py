@@ -174,7 +174,17 @@ def test_ids_come_from_a_pipe_as_ids_or_as_json(kept: Path, outlast: Command) ->
     assert (code, again) == (0, 0)
     assert out.count("asked to cancel order-") == 3
     assert "asked to cancel 3 workflows in" in err
-    assert out_again.count("(it was so already)") == 3
+    assert out_again.count(" before\n") == 3
+
+
+def test_a_workflow_that_has_ended_is_not_said_to_be_asked_to_cancel(kept: Path, outlast: Command) -> None:
+    outlast("workflow", "terminate", "order-1")
+
+    code, out, _ = outlast("workflow", "cancel", "order-1")
+    _, line, _ = outlast("workflow", "cancel", "order-1", "--json")
+
+    assert (code, out) == (0, "nothing to do: order-1 (order, terminated)\n")
+    assert rows(line)[0]["changed"] is False
 
 
 def test_an_id_that_looks_like_a_line_of_another_is_piped_as_itself(kept: Path, outlast: Command) -> None:
@@ -298,7 +308,11 @@ def test_what_will_go_wrong_with_a_run_is_shown(kept: Path, outlast: Command, mo
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("list", "workflow list, task list, queue list"), ("signal", "workflow signal")]
+    ("typed", "meant"),
+    [
+        ("list", "outlast workflow list, outlast task list, outlast queue list"),
+        ("signal", "outlast workflow signal"),
+    ],
 )
 def test_a_verb_without_its_noun_is_told_the_nouns_that_have_it(outlast: Command, typed: str, meant: str) -> None:
     code, _, refused = outlast(typed)

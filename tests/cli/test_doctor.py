@@ -3,14 +3,19 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Never, cast
 
 import pytest
 
+from outlast.cli import main
 from outlast.cli.doctor import of_workers
 from outlast.core.admin import DescribeWorkers, WorkerInfo, WorkersInfo
+from outlast.server import looking
+from outlast.store.base import StoreError
+from outlast.store.postgres.vacuum import Holder
 from tests.cli.conftest import Command, rows
 from tests.end_to_end.processes import command, serving
+from tests.store.filled import execute
 
 
 def findings(outlast: Command, *argv: str) -> tuple[int, dict[str, Any]]:
@@ -40,12 +45,30 @@ def _damage(kept: Path, _: pytest.MonkeyPatch) -> None:
     file.write_bytes(file.read_bytes()[:4096] + b"\xff" * 8192 + file.read_bytes()[12288:])
 
 
+def _lose_the_file(kept: Path, _: pytest.MonkeyPatch) -> None:
+    (kept / "outlast.db").unlink()
+
+
+def _put_an_older_copy_back(kept: Path, _: pytest.MonkeyPatch) -> None:
+    older = (kept / "outlast.db").read_bytes()
+    assert main(["task", "enqueue", "resize", "--store", "sqlite:///outlast.db"]) == 0
+    (kept / "outlast.db").write_bytes(older)
+
+
 def _age(_: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("outlast.server.looking.schema_known", lambda: 99)
 
 
 def _open_to_all(kept: Path, _: pytest.MonkeyPatch) -> None:
     (kept / "outlast.db").chmod(0o666)
+
+
+def _move_away(kept: Path, _: pytest.MonkeyPatch) -> None:
+    execute(kept / "outlast.db", "INSERT INTO standing VALUES (1, 'moved', 'sqlite:///new.db', '', 1, 1, '', '')")
+
+
+def _leave_half_filled(kept: Path, _: pytest.MonkeyPatch) -> None:
+    execute(kept / "outlast.db", "INSERT INTO standing VALUES (1, 'filling', 'sqlite:///old.db', '', 1, 1, '', '')")
 
 
 def _fill_disk(_: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,6 +95,10 @@ def _lose_server(_: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 FAULTS: list[tuple[str, Callable[[Path, pytest.MonkeyPatch], None]]] = [
     ("store_damaged", _damage),
+    ("store_damaged", _lose_the_file),
+    ("store_damaged", _put_an_older_copy_back),
+    ("store_moved", _move_away),
+    ("store_set_aside", _leave_half_filled),
     ("store_schema_old", _age),
     ("store_open_to_all", _open_to_all),
     ("disk_low", _fill_disk),
@@ -82,7 +109,7 @@ FAULTS: list[tuple[str, Callable[[Path, pytest.MonkeyPatch], None]]] = [
 ]
 
 
-@pytest.mark.parametrize(("code", "plant"), FAULTS, ids=[code for code, _ in FAULTS])
+@pytest.mark.parametrize(("code", "plant"), FAULTS, ids=[f"{code} {plant.__name__}" for code, plant in FAULTS])
 def test_a_fault_is_found_with_a_way_out(
     kept: Path, outlast: Command, monkeypatch: pytest.MonkeyPatch, code: str, plant: Any
 ) -> None:
@@ -129,3 +156,52 @@ def test_a_worker_of_before_that_left_a_lease_is_not_said_to_poll_for_nothing() 
 
 def test_a_worker_that_polls_for_nothing_is_found() -> None:
     assert asyncio.run(codes_of(WorkerInfo(worker="idle", queues=("default",)))) == ["worker_idle"]
+
+
+def test_one_look_that_fails_does_not_hide_what_another_has_found(
+    folder: Path, outlast: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def sound(_: str) -> tuple[str, list[str]]:
+        return "the database", []
+
+    async def set_aside(_: str) -> tuple[int, str]:
+        return 3, "no such: x"
+
+    async def lost(_: str) -> Never:
+        raise StoreError("unavailable", "The database has gone.", remedy="Start it.")
+
+    monkeypatch.setattr(looking, "weak_points_of", sound)
+    monkeypatch.setattr(looking, "set_aside_in", set_aside)
+    monkeypatch.setattr(looking, "vacuum_held_in", lost)
+
+    _, found = findings(outlast, "--store", "postgresql://me@127.0.0.1:1/work")
+
+    assert found["intake_set_aside"]["fact"].endswith("3 could not be taken; the first: no such: x")
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("prepared", "COMMIT PREPARED 'it''s \"mine\"', or ROLLBACK PREPARED 'it''s \"mine\"'"),
+        ("slot", "SELECT pg_drop_replication_slot('it''s \"mine\"')"),
+    ],
+)
+def test_what_is_to_be_typed_into_sql_is_quoted_as_sql_is(
+    kind: str, said: str, folder: Path, outlast: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def sound(_: str) -> tuple[str, list[str]]:
+        return "the database", []
+
+    async def nothing(_: str) -> tuple[int, str]:
+        return 0, ""
+
+    async def held(_: str) -> tuple[list[Holder], int]:
+        return [Holder(kind, 'it\'s "mine"', 7, "me", "", "", 1, 1)], 5
+
+    monkeypatch.setattr(looking, "weak_points_of", sound)
+    monkeypatch.setattr(looking, "set_aside_in", nothing)
+    monkeypatch.setattr(looking, "vacuum_held_in", held)
+
+    _, found = findings(outlast, "--store", "postgresql://me@127.0.0.1:1/work")
+
+    assert found["vacuum_held_back"]["remedy"].endswith(said)

@@ -1,8 +1,11 @@
 """Commands on a PostgreSQL database that no engine serves: reads directly, changes with the lease, no password shown."""
 
-from collections.abc import Generator
+import asyncio
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import NamedTuple
 
+import asyncpg
 import pytest
 
 from outlast.core import limits
@@ -21,6 +24,18 @@ def database(cluster: Cluster) -> Generator[str]:
         yield f"{url}&allow_weak_durability=yes"
 
 
+class Opened(NamedTuple):
+    """An open transaction."""
+
+    pid: int
+    end: Callable[[], object]
+
+
+def name_of(url: str) -> str:
+    """Return the name of the database at ``url``."""
+    return url.split("/")[3].split("?", maxsplit=1)[0]
+
+
 @pytest.mark.slow
 def test_work_is_started_and_found_without_a_server(database: str, folder: Path, outlast: Command) -> None:
     code, _, err = outlast("workflow", "start", "order", "--id", "order-7", "--store", database)
@@ -37,6 +52,51 @@ def test_doctor_says_that_a_database_may_lose_commits(database: str, folder: Pat
 
     assert code != 0
     assert "may lose acknowledged commits: fsync is off" in out
+
+
+def test_doctor_says_what_of_a_transaction_could_not_be_taken(
+    cluster: Cluster, database: str, folder: Path, outlast: Command
+) -> None:
+    row = "INSERT INTO outlast.intake (namespace, id, form, body, trouble) VALUES ('default', 'a', 'said', '{}', 'no such: x')"
+    cluster.run(row, database=name_of(database))
+
+    _, out, _ = outlast("doctor", "--store", database)
+
+    assert "1 could not be taken; the first: no such: x" in out
+
+
+@pytest.fixture
+def opened(cluster: Cluster, database: str) -> Generator[Opened]:
+    """A session of somebody else in the same database, in an open transaction that has read something."""
+    with asyncio.Runner() as runner:
+        session = runner.run(
+            asyncpg.connect(cluster.url(name_of(database)), server_settings={"application_name": "report"})
+        )
+        runner.run(session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ"))
+        runner.run(session.execute("SELECT count(*) FROM outlast.tasks"))
+        yield Opened(session.get_server_pid(), lambda: runner.run(session.execute("COMMIT")))
+        runner.run(session.close())
+
+
+def test_doctor_says_who_has_had_a_transaction_open_for_long(
+    database: str, folder: Path, outlast: Command, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found() -> list[dict[str, str]]:
+        lines = rows(outlast("doctor", "--store", database, "--json")[1])
+        return [line for line in lines if line["code"] == "vacuum_held_back"]
+
+    assert found() == []  # it may be a report, or a backup
+    monkeypatch.setattr("outlast.store.postgres.vacuum.OPEN_MIN", 0)
+
+    (told,) = found()
+
+    assert told["level"] == "problem"
+    assert told["fact"].startswith(
+        f"session {opened.pid} of outlast (report, idle in transaction) has had a transaction open"
+    )
+    assert told["remedy"].endswith(f"SELECT pg_terminate_backend({opened.pid})")
+    opened.end()
+    assert found() == []
 
 
 def test_migrate_finds_a_database_of_this_version_in_order(database: str, folder: Path, outlast: Command) -> None:

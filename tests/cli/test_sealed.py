@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from outlast import App, Encrypt, KeyRing
+from outlast.sdk.errors import OutlastError
 from tests.cli.conftest import Command
 
 KEY = bytes(range(32))
@@ -106,3 +107,35 @@ def test_doctor_finds_keys_that_others_can_read_and_keys_that_are_nowhere(
         found[keys, mode] = said[0].split('"code":"')[1].split('"')[0]
 
     assert list(found.values()) == ["keys_none", "payloads", "keys_open_to_all", "keys_missing"]
+
+
+def test_texts_of_exceptions_are_for_who_has_the_keys(
+    sealed: str, outlast: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = App("sqlite:///outlast.db", codecs=[Encrypt(RING)])
+
+    @app.task(max_attempts=1)
+    def refund(card: str) -> str:
+        raise ValueError(f"no refund to {card}")
+
+    @app.workflow
+    async def back(card: str) -> str:
+        return await refund.execute(card)
+
+    with app:
+        task, run = refund.enqueue("visa-4242"), back.using(id="back-1").start("visa-4242")
+        for handle in (task, run):
+            with pytest.raises(OutlastError, match="visa-4242"):
+                handle.result(timeout="10s")
+    views = [("task", "list"), ("task", "show", task.id), ("task", "attempts", task.id), ("why", task.id)]
+    views += [("workflow", "list"), ("workflow", "show", "back-1"), ("workflow", "history", "back-1"), ("feed",)]
+    for words in [*views, *[(*view, "--json") for view in views]]:
+        _, out, err = outlast(*words)
+        assert "visa-4242" not in out + err
+        assert "outlast/sealed" not in out + err
+        assert words[0] == "feed" or "ValueError" in out
+    monkeypatch.setenv(CODECS, "encrypt")
+    monkeypatch.setenv(KEYS, "file:keys")
+    for words in views:
+        if words[:1] != ("feed",) and words[:2] != ("workflow", "history"):
+            assert "no refund to visa-4242" in outlast(*words)[1]

@@ -9,7 +9,7 @@ import pytest
 
 from outlast.store.sqlite.lock import FileLock
 from outlast.store.sqlite.opening import MOUNTS, file_system_of
-from tests.cli.conftest import Command, rows
+from tests.cli.conftest import Command
 from tests.end_to_end.processes import Program, command, serving
 
 TOML = '[log]\nlevel = "{level}"\nformat = "line"\n[http]\nlisten = "{listen}"\n'
@@ -101,19 +101,6 @@ def test_serve_refuses_a_store_of_an_older_schema(
     assert "outlast migrate" in err
 
 
-def test_a_check_of_the_schema_ends_with_7_when_it_is_behind(
-    kept: Path, outlast: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert outlast("migrate", "--check")[0] == 0
-    assert "nothing to do" in outlast("migrate")[1]
-
-    monkeypatch.setattr("outlast.server.looking.schema_known", lambda: 99)
-    code, out, _ = outlast("migrate", "--check", "--json")
-
-    assert code == 7
-    assert rows(out)[0]["after"] == 99
-
-
 @pytest.mark.parametrize("verb", [("serve",), ("dev", "app.py")], ids=["serve", "dev"])
 def test_who_has_the_file_is_named_before_the_port_is_tried(
     folder: Path, outlast: Command, verb: tuple[str, ...]
@@ -129,6 +116,8 @@ def test_who_has_the_file_is_named_before_the_port_is_tried(
 
     assert code == 4
     assert f"outlast.db is held by process {os.getpid()}, reached at http://127.0.0.1:{port}" in err
+    assert f"outlast workflow list --server http://127.0.0.1:{port}" in err
+    assert (f"outlast worker start app.py --server http://127.0.0.1:{port}" in err) == (verb[0] == "dev")
 
 
 @pytest.mark.skipif(not Path(MOUNTS).exists(), reason="the system does not tell")

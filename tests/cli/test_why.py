@@ -24,6 +24,16 @@ NOW = 1_796_000_000 * SECOND
 BROKEN = Failure(kind=FailureKind.APPLICATION, type="CardDeclined", message="no money\nat all")
 
 
+IN_HAND: dict[str, Any] = {
+    "state": TaskState.LEASED,
+    "worker": "w-1",
+    "worker_identity": "4711@shop",
+    "lease_until": NOW + 18 * SECOND,
+    "expires_at": NOW + 18 * SECOND,
+    "heard_at": NOW - 12 * SECOND,
+}
+
+
 def a_run(**fields: Any) -> WorkflowInfo:
     chosen: dict[str, Any] = {
         "namespace": "default",
@@ -111,10 +121,33 @@ def test_each_open_run_has_something_that_helps() -> None:
         ({"state": TaskState.RETRY_WAIT, "run_at": NOW + MINUTE, "failure": BROKEN}, "(in 1 m)"),
         ({"state": TaskState.RETRY_WAIT, "failure": BROKEN}, "last error CardDeclined"),
         ({"state": TaskState.LEASED, "workflow_id": "order-7"}, "part of    workflow order-7"),
+        (IN_HAND, "waits for  worker 4711@shop, attempt 2"),
+        (IN_HAND, "(in 18 s); the worker was last heard of 12 s ago"),
+        (IN_HAND, "then       if nothing is heard of the worker by then, another attempt follows"),
+        ({**IN_HAND, "lease_until": NOW + MINUTE}, "if the attempt does not end by then, another attempt follows"),
+        ({**IN_HAND, "attempt": 5}, "by then, the task fails: it was its last attempt"),
+        ({**IN_HAND, "cancel_requested": True}, "by then, the task ends, as was asked"),
+        ({**IN_HAND, "expires_at": NOW - MINUTE}, "(1 m ago), as far as the store tells"),
+        ({**IN_HAND, "expires_at": NOW - MINUTE}, "when an engine runs on the store, another attempt follows"),
         ({"state": TaskState.FAILED, "failure": BROKEN, "closed_at": NOW}, "ended by   CardDeclined"),
         ({"state": TaskState.ENQUEUED}, "attempt 2 of 5"),
     ],
-    ids=["nobody polls", "due later", "last error", "activity", "dead", "attempts"],
+    ids=[
+        "nobody polls",
+        "due later",
+        "last error",
+        "activity",
+        "in hand",
+        "its lease",
+        "what comes then",
+        "its own time",
+        "last attempt",
+        "asked to end",
+        "lease over",
+        "nobody runs",
+        "dead",
+        "attempts",
+    ],
 )
 def test_each_state_of_a_task_has_its_words(fields: dict[str, Any], said: str) -> None:
     chosen: dict[str, Any] = {
@@ -128,6 +161,18 @@ def test_each_state_of_a_task_has_its_words(fields: dict[str, Any], said: str) -
     }
 
     assert said in "\n".join(lines_of_task(TaskInfo(**{**chosen, **fields}), now=NOW))
+
+
+def test_a_lease_that_is_over_waits_for_no_engine_where_one_has_answered() -> None:
+    info = TaskInfo(
+        namespace="default", task_id="t-1", type="resize", queue="images", attempt=2, enqueued_at=NOW - SECOND,
+        state=TaskState.LEASED, expires_at=NOW - MINUTE, lease_until=NOW - MINUTE,
+    )  # fmt: skip
+
+    told = "\n".join(lines_of_task(info, now=NOW, served=True))
+
+    assert "then       another attempt follows" in told
+    assert "as far as the store tells" not in told
 
 
 def test_a_history_is_told_by_its_steps() -> None:
@@ -169,6 +214,8 @@ def test_a_history_is_told_by_its_steps() -> None:
     [
         (0, "0 ms"),
         (30_000_000, "30 ms"),
+        (999_600_000, "1.0 s"),
+        (9_990_000_000, "10 s"),
         (1_300_000_000, "1.3 s"),
         (42 * SECOND, "42 s"),
         (252 * SECOND, "4 m 12 s"),
@@ -264,6 +311,7 @@ def test_what_a_run_has_published_is_shown_with_it() -> None:
 def test_code_that_differs_from_its_history_is_told_the_way_out() -> None:
     differs = Failure(kind=FailureKind.APPLICATION, type="Nondeterminism", message="run r differs.\n  code  x")
 
-    (said,) = helps(a_run(task_state="backoff", task_failure=differs))
+    said, ends = helps(a_run(task_state="backoff", task_failure=differs))
 
     assert "workflow.patched" in said
+    assert ends.startswith("outlast workflow terminate order-7")

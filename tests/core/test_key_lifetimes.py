@@ -64,7 +64,7 @@ def test_a_key_binds_for_a_window_after_its_task_has_ended_and_is_free_then(ends
     after = world.ask(enqueue_of("c", key="k", **late), replies.TaskEnqueuedReply)
 
     assert within == REPLAYED
-    assert after == replies.TaskEnqueuedReply(task_id="c")
+    assert after == replies.TaskEnqueuedReply(task_id="c", polled=False)
 
 
 def test_the_end_of_a_task_does_not_take_a_key_from_the_task_that_has_it_now() -> None:
@@ -118,7 +118,7 @@ def test_a_batch_may_name_one_key_twice_and_makes_one_task() -> None:
 
     given = world.ask(i.EnqueueTasks(items=items), replies.TasksEnqueued).items
 
-    assert given[:2] == (replies.TaskEnqueuedReply(task_id="a"), REPLAYED)
+    assert given[:2] == (replies.TaskEnqueuedReply(task_id="a", polled=False), REPLAYED)
     assert isinstance(given[2], replies.Refused)
     assert given[2].code == "idempotency_key_reused"
     assert list(world.tables.tasks) == ["a"]

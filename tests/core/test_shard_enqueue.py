@@ -85,7 +85,7 @@ def test_the_same_key_in_another_namespace_is_another_key() -> None:
 
     reply = world.ask(enqueue_of("u", key="k"), replies.TaskEnqueuedReply, namespace="other")
 
-    assert reply == replies.TaskEnqueuedReply(task_id="u")
+    assert reply == replies.TaskEnqueuedReply(task_id="u", polled=False)
 
 
 def test_a_key_is_not_found_in_the_task_of_another_namespace() -> None:
@@ -94,7 +94,7 @@ def test_a_key_is_not_found_in_the_task_of_another_namespace() -> None:
 
     reply = world.ask(enqueue_of("t", key="k"), replies.TaskEnqueuedReply, namespace="other")
 
-    assert reply == replies.TaskEnqueuedReply(task_id="t")
+    assert reply == replies.TaskEnqueuedReply(task_id="t", polled=False)
 
 
 def test_an_id_of_another_namespace_is_refused_without_saying_what_it_is() -> None:
@@ -104,6 +104,7 @@ def test_an_id_of_another_namespace_is_refused_without_saying_what_it_is() -> No
     refused = world.ask(enqueue_of("t"), replies.Refused, namespace="other")
 
     assert refused.code == "task_already_exists"
+    assert "one for all namespaces" in refused.fact
     assert refused.facts == {}
 
 
@@ -113,7 +114,7 @@ def test_a_key_is_free_again_after_its_window() -> None:
     world.complete(world.lease())
     world.stall(25 * HOUR / SECOND)
 
-    assert world.enqueue("u", key="k") == replies.TaskEnqueuedReply(task_id="u")
+    assert world.enqueue("u", key="k") == replies.TaskEnqueuedReply(task_id="u", polled=False)
 
 
 def test_a_refused_enqueue_leaves_its_key_free() -> None:
@@ -121,7 +122,7 @@ def test_a_refused_enqueue_leaves_its_key_free() -> None:
     world.enqueue("t")
     world.ask(enqueue_of("t", key="k"), replies.Refused)
 
-    assert world.enqueue("u", key="k") == replies.TaskEnqueuedReply(task_id="u")
+    assert world.enqueue("u", key="k") == replies.TaskEnqueuedReply(task_id="u", polled=False)
 
 
 def test_many_first_uses_of_a_key_make_one_task() -> None:
@@ -132,7 +133,7 @@ def test_many_first_uses_of_a_key_make_one_task() -> None:
     given = [world.answers[ticket] for ticket in tickets]
 
     assert given == [
-        replies.TaskEnqueuedReply(task_id="t0"),
+        replies.TaskEnqueuedReply(task_id="t0", polled=False),
         *[replies.TaskEnqueuedReply(task_id="t0", replayed=True)] * 99,
     ]
     assert list(world.tables.tasks) == ["t0"]

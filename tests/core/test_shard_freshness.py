@@ -5,7 +5,7 @@ import pytest
 from outlast.core import commands as c
 from outlast.core import inputs as i
 from outlast.core import replies
-from outlast.core.shard.freshness import rank_of
+from outlast.core.shard.freshness import COUNTER, mark_of, rank_of, time_of
 from tests.core.world import World, enqueue_of, payload
 
 
@@ -20,6 +20,22 @@ def test_ranks_grow_with_the_time_in_the_id() -> None:
 
 def test_ranks_grow_with_the_count_within_a_millisecond() -> None:
     assert rank_of(f"{uuid7(1)[:-4]}abcd") < rank_of(f"{uuid7(1)[:-4]}abce") < rank_of(uuid7(2))
+
+
+def test_the_time_in_a_rank_is_that_of_the_id_without_the_version() -> None:
+    assert time_of(rank_of("0123abcd-4567-7fed-8000-00000000abcd")) == 0x0123ABCD4567FED
+
+
+@pytest.mark.parametrize("end", ["0000-7000-8000-00000000abcd", "ffff-7fff-bfff-ffffffffffff"])
+def test_a_new_owner_takes_no_id_of_the_stored_time_for_new_and_every_later_one(end: str) -> None:
+    stored = rank_of(f"00000005-{end}")
+
+    mark = mark_of({COUNTER: time_of(stored)})
+
+    assert stored <= mark
+    assert rank_of(f"00000005-{end[:24]}ffff") <= mark
+    assert mark < rank_of("00000006-0000-7000-8000-000000000000")
+    assert time_of(mark) == time_of(stored)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +100,7 @@ def test_an_older_id_is_looked_for() -> None:
     world.enqueue(uuid7(5))
     world.restart()
 
-    assert world.enqueue(uuid7(4)) == replies.TaskEnqueuedReply(task_id=uuid7(4))
+    assert world.enqueue(uuid7(4)) == replies.TaskEnqueuedReply(task_id=uuid7(4), polled=False)
     assert world.enqueue(uuid7(5)).replayed
 
 
@@ -102,7 +118,7 @@ def test_a_key_that_was_refused_may_be_used_after_a_restart() -> None:
     world.ask(enqueue_of("t", key=uuid7(5)), replies.Refused)
     world.restart()
 
-    assert world.enqueue("u", key=uuid7(5)) == replies.TaskEnqueuedReply(task_id="u")
+    assert world.enqueue("u", key=uuid7(5)) == replies.TaskEnqueuedReply(task_id="u", polled=False)
 
 
 def test_a_signals_key_is_known_after_a_restart() -> None:

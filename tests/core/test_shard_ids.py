@@ -52,7 +52,7 @@ def world_with_last_run(status: RunStatus) -> World:
     [
         (IfOpen.FAIL, "workflow_already_open"),
         (IfOpen.RETURN_EXISTING, replies.WorkflowStarted(workflow_id="w", run_id="first", started=False)),
-        (IfOpen.TERMINATE, replies.WorkflowStarted(workflow_id="w", run_id="second")),
+        (IfOpen.TERMINATE, replies.WorkflowStarted(workflow_id="w", run_id="second", polled=False)),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -224,7 +224,7 @@ def test_the_same_request_in_another_namespace_starts_another_run() -> None:
         namespace="other",
     )
 
-    assert reply == replies.WorkflowStarted(workflow_id="w", run_id="second")
+    assert reply == replies.WorkflowStarted(workflow_id="w", run_id="second", polled=False)
 
 
 def test_a_start_that_got_an_open_run_gets_it_again_after_the_run_has_closed() -> None:
@@ -236,6 +236,24 @@ def test_a_start_that_got_an_open_run_gets_it_again_after_the_run_has_closed() -
     again = world.start(request_id="r", run_id="third", if_open=IfOpen.RETURN_EXISTING)
 
     assert (again.run_id, again.started, again.replayed) == ("first", False, True)
+
+
+def test_a_run_is_found_by_the_start_that_began_it_or_found_it_open_and_by_no_other() -> None:
+    world = World()
+    world.start(run_id="first")
+    world.do(world.turn(), c.CompleteWorkflow())
+    asked = i.DescribeWorkflow(workflow_id="w", start_request_id="r")
+    unknown = world.ask(asked, replies.Refused)
+    world.start(request_id="q", run_id="second")
+    world.start(request_id="r", run_id="third", if_open=IfOpen.RETURN_EXISTING)
+    world.do(world.turn(), c.CompleteWorkflow())
+    world.start(request_id="s", run_id="fourth")
+
+    assert unknown.code == "workflow_not_found"
+    world.restart()  # nothing of it is in memory
+    for key, run_id in {"q": "second", "r": "second", "s": "fourth"}.items():
+        asked = i.DescribeWorkflow(workflow_id="w", start_request_id=key)
+        assert world.ask(asked, replies.WorkflowInfo).run_id == run_id
 
 
 def test_a_start_that_took_the_place_of_another_is_still_said_to_have_started_its_run() -> None:

@@ -1,5 +1,7 @@
 """What time may take away: leases after a take-over and a stall, and the lease on the shard itself."""
 
+from outlast.core import commands as c
+from outlast.core import events as e
 from outlast.core import inputs as i
 from outlast.core import replies
 from outlast.core.retry import RetryPolicy
@@ -170,6 +172,73 @@ def test_times_of_a_new_owner_never_go_back_behind_the_last_commit() -> None:
     started = world.start()
 
     assert world.tables.runs[started.run_id].started_at >= last
+
+
+def test_time_goes_on_under_a_new_owner_whose_clock_is_behind_the_last_commit() -> None:
+    world = World()
+    world.enqueue("late", delay=20 * SECOND)
+    world.enqueue("held")
+    world.lease()
+    run = world.start()
+    world.do(world.turn(), c.StartTimer(timer_id="nap", start_to_fire=20 * SECOND))
+    world.stall(-3600)
+    world.restart()
+
+    world.pass_time(19)
+    assert world.task_row("late").ready == 0
+    assert world.found(run.run_id, e.TimerFired) == []
+    world.pass_time(14)  # time goes a twentieth slower until the clock has caught up
+
+    assert world.outcomes("held") == [(1, 1, "worker_lost")]
+    assert len(world.found(run.run_id, e.TimerFired)) == 1
+    assert "late" in world.ready_tasks("two")
+
+
+def test_a_clock_that_was_behind_and_is_set_right_fires_nothing_early() -> None:
+    world = World()
+    world.enqueue("late", delay=1800 * SECOND)
+    world.enqueue("held", start_to_close=3600 * SECOND)
+    world.stall(-3600)
+    world.restart()
+    world.lease()
+    world.pass_time(20)
+    leased = world.task_row("held").lease_until
+
+    world.set_clock_ahead(3600)
+
+    assert world.core.shard.now - world.now < SECOND  # they agree, but for what the clock had made up for by then
+    assert world.task_row("late").ready == 0
+    assert world.task_row("held").lease_until - leased < 2 * SECOND
+    world.pass_time(1700)
+    assert world.task_row("late").ready == 0
+    world.pass_time(100)
+    assert world.task_row("late").ready == 1
+
+
+def test_a_lease_on_the_shard_is_over_when_the_clock_that_was_behind_is_set_past_its_end() -> None:
+    world = World(config=LEASED_SHARD)
+    world.enqueue()
+    world.stall(-3600)
+    world.restart()
+    world.pass_time(1)
+
+    world.set_clock_ahead(3600)
+
+    assert world.stepped_down
+
+
+def test_a_lease_on_the_shard_lasts_as_long_under_a_clock_that_is_behind_the_last_commit() -> None:
+    world = World(config=LEASED_SHARD)
+    world.enqueue()
+    world.stall(-3600)
+    world.restart()
+
+    world.pass_time(30)
+    assert not world.stepped_down
+    world.hold_commits = True
+    world.pass_time(6)
+
+    assert world.stepped_down
 
 
 # The lease on the shard.

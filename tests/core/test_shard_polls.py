@@ -4,11 +4,12 @@ import pytest
 
 from outlast.core import inputs as i
 from outlast.core import limits, replies
+from outlast.core.admin import DescribeWorkers, WorkersInfo
 from outlast.core.shard import matching
 from outlast.core.shard.config import ShardConfig
 from outlast.core.shard.state import Shard
 from outlast.core.units import MINUTE, SECOND
-from tests.core.world import World
+from tests.core.world import World, enqueue_of
 
 
 def test_a_poll_asked_again_gives_the_same_leases_and_turns() -> None:
@@ -227,3 +228,55 @@ def test_nothing_is_kept_of_queues_whose_polls_have_ended() -> None:
 
     shard = world.core.shard
     assert (len(shard.polls), len(shard.poll_of), len(shard.poll_of_ticket)) == (0, 0, 0)
+
+
+def test_work_that_nobody_polls_for_is_told_as_such_and_only_when_it_is_made() -> None:
+    world = World()
+    enqueue, start = enqueue_of("t"), i.StartWorkflow(type="order", queue="default", run_id="r", request_id="s")
+
+    alone = world.ask(enqueue, replies.TaskEnqueuedReply), world.ask(start, replies.WorkflowStarted)
+    repeated = world.ask(enqueue, replies.TaskEnqueuedReply), world.ask(start, replies.WorkflowStarted)
+    world.poll()
+    known = world.ask(enqueue_of("u"), replies.TaskEnqueuedReply)
+    other = world.ask(enqueue_of("v", type="nobody"), replies.TaskEnqueuedReply)
+    elsewhere = world.ask(enqueue_of("w", queue="images"), replies.TaskEnqueuedReply)
+
+    assert [reply.polled for reply in alone] == [False, False]
+    assert [(reply.replayed, reply.polled) for reply in repeated] == [(True, True), (True, True)]
+    assert (known.polled, other.polled, elsewhere.polled) == (True, False, False)
+
+
+def polls_as(world: World, identity: str) -> replies.Work:
+    """Take one task as a worker that says who it is."""
+    poll = i.Poll(
+        poll_id="p", worker="w-1", queues=("default",), task_types=("job",), slots=1, identity=identity, build="v7"
+    )
+    return world.ask(poll, replies.Work)
+
+
+def test_a_worker_that_is_only_known_from_its_lease_has_its_name() -> None:
+    world = World()
+    world.enqueue()
+    polls_as(world, "4711@shop")
+    world.restart()
+
+    (worker,) = world.ask(DescribeWorkers(), WorkersInfo).items
+
+    assert (worker.identity, worker.build, worker.leases, worker.seen_at) == ("4711@shop", "v7", 1, 0)
+
+
+def test_a_task_in_hand_tells_who_has_it_until_when_and_when_that_was_heard_of() -> None:
+    world = World()
+    world.enqueue("t")
+    polls_as(world, "4711@shop")
+    given_at = world.now
+    world.pass_time(5)
+
+    info = world.ask(i.DescribeTask(task_id="t"), replies.TaskInfo)
+
+    assert info.why == "worker 4711@shop, attempt 1"
+    assert (info.worker, info.worker_identity, info.heard_at) == ("w-1", "4711@shop", given_at)
+    assert info.expires_at == info.lease_until == given_at + world.config.task_lease
+    world.pass_time(60)
+    later = world.ask(i.DescribeTask(task_id="t"), replies.TaskInfo)
+    assert (later.expires_at, later.heard_at, later.worker_identity) == (0, 0, "")

@@ -391,3 +391,15 @@ def test_schedule_timers_are_named_by_kind() -> None:
     assert {row.kind for row in world.tables.timers.values()} == {
         TimerKind.TASK_DUE.value, TimerKind.TASK_START_BY.value, TimerKind.TASK_CLOSE_BY.value,
     }  # fmt: skip
+
+
+def test_a_single_attempt_that_told_of_progress_has_begun_whether_or_not_it_was_said_before() -> None:
+    world = World()
+    world.enqueue(retry=ONCE)
+    lease = world.lease()
+    world.beat(lease, progress=True)
+    world.send(i.ReturnTasks(tokens=(lease.token,), worker="one"))
+    world.pass_time(61)
+
+    assert world.outcomes() == [(1, 1, "worker_lost")]
+    assert world.task_info().state is replies.TaskState.FAILED

@@ -6,7 +6,7 @@ from outlast.core import inputs as i
 from outlast.core import replies
 from outlast.core.failure import FailureKind
 from outlast.core.retry import RetryPolicy
-from outlast.core.units import HOUR, SECOND
+from outlast.core.units import DAY, HOUR, SECOND
 from tests.core.world import World, failure, payload
 
 QUICK = RetryPolicy(attempts_max=5, first=SECOND, factor=1.0, jitter=False)
@@ -217,6 +217,17 @@ def test_schedule_to_close_ends_a_task_in_a_workers_hands() -> None:
     assert refused.code == "lease_lost"
     assert world.task_info().reason == "schedule_to_close"
     assert world.outcomes() == [(1, 0, "late_succeeded"), (1, 1, "timeout:schedule_to_close")][::-1]
+
+
+def test_a_lease_tells_the_first_instant_by_which_its_attempt_must_have_ended() -> None:
+    world = World()
+    world.enqueue("closes", schedule_to_close=5 * SECOND)
+    world.enqueue("both", schedule_to_close=5 * SECOND, start_to_close=2 * SECOND)
+    world.enqueue("far", schedule_to_close=DAY, start_to_close=2 * SECOND)
+
+    spans = {lease.token.task_id: lease.deadline - lease.started_at for lease in world.poll().tasks}
+
+    assert spans == {"closes": 5 * SECOND, "both": 2 * SECOND, "far": 2 * SECOND}
 
 
 def test_retries_end_before_schedule_to_close_and_leave_no_timer() -> None:

@@ -1,5 +1,7 @@
 """Turns of workflow code: what is shown, who may answer, and what a failure leaves."""
 
+import msgspec
+
 from outlast.core import commands as c
 from outlast.core import events as e
 from outlast.core import inputs as i
@@ -327,6 +329,62 @@ def test_a_cancel_brings_a_failing_run_forward_and_a_signal_does_not() -> None:
 
     assert early == ()
     assert len(world.poll().workflow_tasks) == 1
+
+
+def test_a_worker_that_comes_has_what_is_held_tried_after_a_moment_and_one_that_was_there_does_not() -> None:
+    world = World()
+    world.start()
+    world.not_done(world.turn(worker="old"), "non_deterministic_error")
+    world.pass_time(2)
+    again = world.poll(worker="old").workflow_tasks
+
+    first = world.poll(worker="new").workflow_tasks
+    world.pass_time(1.1)
+    second = world.poll(worker="new").workflow_tasks
+
+    assert (again, first) == ((), ())
+    assert [task.attempt for task in second] == [2]
+    assert world.core.shard.held == {}
+
+
+def test_a_worker_that_comes_to_many_held_runs_has_none_of_them_written() -> None:
+    world = World()
+    for n in range(20):
+        world.start(f"w-{n}")
+    for task in world.poll(worker="old", turns=20).workflow_tasks:
+        world.not_done(task, "non_deterministic_error")
+    before = world.tables.held.last_number
+
+    world.poll(worker="new")
+
+    assert world.tables.held.last_number == before
+    world.pass_time(1.1)
+    assert len(world.poll(worker="new", turns=20).workflow_tasks) == 20
+
+
+def test_a_worker_of_another_type_or_namespace_moves_nothing_that_is_held() -> None:
+    world = World()
+    world.start()
+    world.not_done(world.turn(worker="old"), "non_deterministic_error")
+
+    poll = i.Poll(poll_id="p", worker="new", queues=("default",), workflow_types=("another",), workflow_slots=1)
+    world.send(poll)
+    world.send(msgspec.structs.replace(poll, workflow_types=("order",)), namespace="elsewhere")
+    world.pass_time(30)
+
+    assert world.poll(worker="old").workflow_tasks == ()
+
+
+def test_a_run_that_is_terminated_is_held_no_longer() -> None:
+    world = World()
+    world.start()
+    world.not_done(world.turn(worker="old"), "non_deterministic_error")
+    world.terminate()
+    world.pass_time(61)
+
+    world.poll(worker="new")
+
+    assert world.core.shard.held == {}
 
 
 def test_the_backoff_of_a_turn_survives_a_restart() -> None:

@@ -187,6 +187,23 @@ def test_a_canceled_task_that_is_brought_back_is_not_asked_to_stop() -> None:
     assert world.task_info().state is TaskState.SUCCEEDED
 
 
+@pytest.mark.parametrize("end", ["schedule_to_start", "schedule_to_close"])
+def test_a_delay_that_has_passed_is_not_added_to_the_ends_of_a_task_that_is_brought_back(end: str) -> None:
+    world = World()
+    options: dict[str, Any] = {"delay": HOUR, end: 10 * SECOND}
+    world.enqueue(**options)
+    world.pass_time(HOUR / SECOND + 11)
+    assert world.task_info().state is TaskState.EXPIRED
+
+    assert retry(world) == [True]
+    world.restart()
+    world.pass_time(9)
+    assert world.task_info().state is TaskState.ENQUEUED
+    world.pass_time(2)
+
+    assert (world.task_info().state, world.task_info().reason) == (TaskState.EXPIRED, end)
+
+
 def test_an_expired_task_gets_its_ends_anew_and_old_timers_say_nothing() -> None:
     world = World()
     world.enqueue(schedule_to_close=10 * SECOND, start_to_close=HOUR, retry=ONCE)

@@ -56,7 +56,7 @@ def test_a_start_out_of_range_is_refused_with_a_way_out(options: dict[str, objec
     assert refused.value.remedy
 
 
-@pytest.mark.parametrize("id_", ["a\nb", "\x00", "\u202e", "\x1b[2J", " a", "a ", "\u2028"], ids=ascii)
+@pytest.mark.parametrize("id_", ["a\nb", "\x00", "\u202e", "\x1b[2J", " a", "a ", "\u2028", ".", ".."], ids=ascii)
 def test_an_id_that_reads_as_another_in_a_list_is_refused_when_it_is_made(id_: str) -> None:
     """Ids are piped one a line: with a line break in it, one would be taken for two others."""
     requests = [start_of(workflow_id=id_), start_of(run_id=id_), enqueue_of(id_), turns_done(new_run_id=id_)]

@@ -103,6 +103,14 @@ class World:
         """Let time go by in which the core is not called at all."""
         self.now += int(seconds * SECOND)
 
+    def set_clock_ahead(self, seconds: float) -> None:
+        """Have the clock show at once that time has passed which nobody could work in."""
+        span = int(seconds * SECOND)
+        self.now += span
+        self.core.clock_stepped(span, now=self.now)
+        self.core.tick(now=self.now)
+        self.settle()
+
     def forget(self, ticket: object) -> None:
         """Tell the core that the caller behind ``ticket`` has gone."""
         self.core.forget(ticket, now=self.now)

@@ -4,17 +4,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
-
-import apsw
+from typing import Any
 
 from outlast.core import codec
 from outlast.core import events as e
 from outlast.core.units import MILLISECOND, SECOND
 from outlast.sdk.converter import Converter
 from outlast.store.compression import unpack
-from outlast.store.sqlite.connection import Connection
 from tests.end_to_end.chaos_ledger import read
+from tests.end_to_end.chaos_rows import Rows
 
 CLOSINGS = (e.WorkflowExecutionCompleted, e.WorkflowExecutionFailed, e.WorkflowExecutionCanceled)
 ENDS = (e.ActivityTaskCompleted, e.ActivityTaskFailed, e.ActivityTaskTimedOut, e.ActivityTaskCanceled)
@@ -57,17 +55,15 @@ class Handled:
     finished: dict[str, list[dict[str, Any]]]
 
 
-def check(folder: Path, store: Path) -> Findings:
-    """Return what is wrong. The processes have been stopped."""
+def check(folder: Path, stored: Rows) -> Findings:
+    """Return what is wrong with the rows that are left. Engine and workers have been stopped."""
     findings = Findings()
     pieces = read_pieces(folder)
     handled = read_handled(folder)
-    connection = cast("Connection", apsw.Connection(str(store), flags=apsw.SQLITE_OPEN_READONLY))
-    check_tasks(findings, connection, pieces, handled)
-    check_runs(findings, connection, pieces, handled)
-    check_handled(findings, connection, handled)
+    check_tasks(findings, stored, pieces, handled)
+    check_runs(findings, stored, pieces, handled)
+    check_handled(findings, stored, handled)
     check_destination(findings, folder, handled)
-    connection.close()
     return findings
 
 
@@ -99,10 +95,10 @@ def read_handled(folder: Path) -> Handled:
     return Handled(started, finished)
 
 
-def check_tasks(findings: Findings, connection: Connection, pieces: dict[str, Piece], handled: Handled) -> None:
+def check_tasks(findings: Findings, stored: Rows, pieces: dict[str, Piece], handled: Handled) -> None:
     """Standalone tasks: one for each key, ended once, with a value that an execution of it returned."""
     rows: dict[str, list[tuple[str, Any, str]]] = defaultdict(list)
-    for state, spec, status in connection.execute("SELECT state, spec, status FROM tasks WHERE run_id = ''"):
+    for state, spec, status in stored.select("SELECT state, spec, status FROM tasks WHERE run_id = ''"):
         moving = codec.decode_status(status)
         failure = moving.failure.kind.value if moving.failure is not None else ""
         value = Converter().from_payload(moving.result[0]) if moving.result else None
@@ -157,10 +153,10 @@ def check_delay(findings: Findings, piece: Piece, handled: Handled) -> None:
     ]
 
 
-def check_runs(findings: Findings, connection: Connection, pieces: dict[str, Piece], handled: Handled) -> None:
+def check_runs(findings: Findings, stored: Rows, pieces: dict[str, Piece], handled: Handled) -> None:
     """Runs: one for each id, closed as was right for it; histories whole; timers not early."""
     rows: dict[str, list[tuple[str, str, bytes]]] = defaultdict(list)
-    for name, run_id, status, outcome in connection.execute("SELECT workflow_id, run_id, status, outcome FROM runs"):
+    for name, run_id, status, outcome in stored.select("SELECT workflow_id, run_id, status, outcome FROM runs"):
         rows[name].append((run_id, status, outcome))
     for piece in pieces.values():
         if piece.kind not in {"flow", "listener", "sleeper"}:
@@ -180,7 +176,7 @@ def check_runs(findings: Findings, connection: Connection, pieces: dict[str, Pie
         value: Any = Converter().from_payload(result[0]) if result else None
         check_ends(findings, piece, status, value)
         check_value(findings, piece, value, handled)
-        check_history(findings, piece, history_of(connection, run_id))
+        check_history(findings, piece, history_of(stored, run_id))
         check_pauses(findings, piece, handled)
     findings.doubled += [f"{name}: a run that nobody asked for" for name in rows]
 
@@ -202,8 +198,8 @@ def check_value(findings: Findings, piece: Piece, value: Any, handled: Handled) 
             findings.lost.append(f"{piece.name}: has {len(value)} results, not {len(piece.pauses) + 3}")
 
 
-def history_of(connection: Connection, run_id: str) -> list[e.Timed]:
-    rows = connection.execute("SELECT blob FROM history WHERE run_id = ? ORDER BY first_event_id", (run_id,))
+def history_of(stored: Rows, run_id: str) -> list[e.Timed]:
+    rows = stored.select("SELECT blob FROM history WHERE run_id = $1 ORDER BY first_event_id", run_id)
     return [timed for (blob,) in rows for timed in codec.decode_events(unpack(blob))]
 
 
@@ -243,7 +239,7 @@ def of_step(lines: dict[str, list[dict[str, Any]]], step: str) -> Iterator[dict[
         turn += 1
 
 
-def check_handled(findings: Findings, connection: Connection, handled: Handled) -> None:
+def check_handled(findings: Findings, stored: Rows, handled: Handled) -> None:
     """Each lease of a task executes once; what has one attempt, once in all; a task that succeeded has one such attempt."""
     for name, lines in handled.started.items():
         leases = Counter((line["task"], line["lease"]) for line in lines)
@@ -255,9 +251,9 @@ def check_handled(findings: Findings, connection: Connection, handled: Handled) 
             findings.doubled.append(f"{name}: has one attempt, and was executed {len(lines)} times")
         findings.repeated_attempts += len(lines) - 1
     won = "SELECT task_id, count(*) FROM attempts WHERE outcome = 'succeeded' AND late = 0 GROUP BY task_id HAVING count(*) > 1"
-    findings.doubled += [f"task {task}: {n} attempts succeeded" for task, n in connection.execute(won)]
+    findings.doubled += [f"task {task}: {n} attempts succeeded" for task, n in stored.select(won)]
     left = "SELECT count(*) FROM tasks WHERE state NOT IN ('succeeded', 'failed', 'canceled', 'expired')"
-    if open_tasks := int(connection.execute(left).fetchall()[0][0]):
+    if open_tasks := int(stored.select(left)[0][0]):
         findings.lost.append(f"{open_tasks} tasks are open after everything was given time to end")
 
 

@@ -19,38 +19,51 @@ from outlast.core.inputs import (
     TaskSucceeded,
 )
 from outlast.core.payload import Payload
-from outlast.core.replies import Work
+from outlast.core.replies import TaskLease, Work
 from outlast.core.units import Fence
 from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, HistoryRow, Load, Page, RunRow, TaskRow
 from outlast.engine.frontend import Engine
 from outlast.engine.inprocess import InProcessTransport
+from outlast.protocol.transport import Transport
 from outlast.server.clock import GuardedClock, SystemEntropy
-from outlast.store.base import BlobStore, FeedFound, RunFilter, StoreError, Stretch, Tally, TaskFilter, Turns, Waiting
+from outlast.store.base import (
+    BlobStore,
+    FeedFound,
+    RunFilter,
+    Store,
+    StoreError,
+    Stretch,
+    Tally,
+    TaskFilter,
+    Turns,
+    Waiting,
+)
 from outlast.store.memory.blobs import MemoryBlobStore
-from outlast.store.memory.store import MemoryStore
 from outlast.store.memory.tables import Tables
-from outlast.store.sqlite.store import SqliteStore
+from tests.engine import places
 
 ENTROPY = SystemEntropy()
 new_id = ENTROPY.new_id
 
 
 class FaultyStore:
-    """A memory store whose commits, claims and loads go as ``outcomes``, ``claim_faults`` and ``load_faults`` say.
+    """A store whose commits, claims and loads go as ``outcomes``, ``claim_faults`` and ``load_faults`` say.
 
     An UNKNOWN outcome has happened if ``unknown_happens``; ``gate`` holds commits back while it is clear.
     """
 
-    def __init__(self, tables: Tables | None = None, *, inline: bool = True) -> None:
-        self.tables = tables or Tables()
-        self.inner = MemoryStore(tables=self.tables)
-        self.reads_inline = inline
+    def __init__(self, place: places.Place | Tables | None = None, *, inline: bool = True) -> None:
+        self.place = places.MemoryPlace(place) if isinstance(place, Tables) else place or places.new_place()
+        self.inner = self.place.store()
+        self.reads_inline = inline and self.inner.reads_inline
+        self.intake = self.inner.intake
         self.outcomes: deque[CommitOutcome | Exception] = deque()
         self.claim_faults: deque[StoreError] = deque()
         self.load_faults: deque[Exception] = deque()
         self.unknown_happens = False
         self.gate = asyncio.Event()
         self.gate.set()
+        self.held = asyncio.Event()  # a commit is held back
         self.commits = 0
         self.claims: list[Fence] = []
         self.released: list[Fence] = []
@@ -75,6 +88,8 @@ class FaultyStore:
         await self.inner.release(fence)
 
     async def commit(self, batch: Batch) -> CommitOutcome:
+        if not self.gate.is_set():
+            self.held.set()
         await self.gate.wait()
         self.commits += 1
         outcome = self.outcomes.popleft() if self.outcomes else CommitOutcome.DONE
@@ -141,11 +156,15 @@ class FaultyStore:
 
 @asynccontextmanager
 async def running(
-    store: FaultyStore | MemoryStore | SqliteStore | None = None, blobs: BlobStore | None = None, **settings: Any
+    store: Store | None = None, blobs: BlobStore | None = None, **settings: Any
 ) -> AsyncGenerator[tuple[Engine, InProcessTransport]]:
     """Give a started engine and a transport to it; stop it in the end."""
     engine = Engine(
-        store or MemoryStore(), blobs or MemoryBlobStore(), clock=GuardedClock(), entropy=ENTROPY, **settings
+        store or places.new_place().store(),
+        blobs or MemoryBlobStore(),
+        clock=GuardedClock(),
+        entropy=ENTROPY,
+        **settings,
     )
     await engine.start()
     try:
@@ -196,6 +215,20 @@ def a_poll(**fields: Any) -> Poll:
         "wait": 5_000_000_000,
     }
     return Poll(**{**chosen, **fields})
+
+
+async def polled_tasks(transport: Transport, count: int, *, slots: int = 10) -> Work:
+    """Poll until ``count`` tasks have been given out; return them as one answer.
+
+    A poll is answered with what is at hand: what came in while the front of a queue was being read comes with the next one.
+    """
+    leases: list[TaskLease] = []
+    while len(leases) < count:
+        got = await transport.call(a_poll(slots=slots), timeout=20)
+        assert isinstance(got, Work)
+        assert got.tasks
+        leases += got.tasks
+    return Work(tasks=tuple(leases))
 
 
 def json_of(data: bytes) -> Payload:

@@ -8,8 +8,8 @@ from outlast.core.units import HOUR, SECOND, Instant
 from outlast.engine.frontend import Engine
 from outlast.engine.inprocess import InProcessTransport
 from outlast.store.memory.blobs import MemoryBlobStore
-from outlast.store.memory.store import MemoryStore
 from tests.engine.doubles import ENTROPY, a_poll, a_task, run
+from tests.engine.places import new_place
 
 
 class SetClock:
@@ -30,7 +30,7 @@ class SetClock:
 def test_an_attempt_goes_on_when_the_clock_is_set_ahead_of_its_end() -> None:
     async def work() -> None:
         clock = SetClock()
-        engine = Engine(MemoryStore(), MemoryBlobStore(), clock=clock, entropy=ENTROPY)
+        engine = Engine(new_place().store(), MemoryBlobStore(), clock=clock, entropy=ENTROPY)
         await engine.start()
         transport = InProcessTransport(engine, namespace="default")
         await transport.call(a_task(task_id="t", start_to_close=600 * SECOND))

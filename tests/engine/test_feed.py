@@ -21,10 +21,10 @@ from outlast.engine.feed import WOKEN_AT_ONCE, Feeds
 from outlast.engine.inprocess import InProcessTransport
 from outlast.protocol.feed import NOW
 from outlast.protocol.transport import FeedEvent, FeedPage, Transport
-from outlast.store.base import FeedFound
-from outlast.store.memory.store import MemoryStore
+from outlast.store.base import FeedFound, Store
 from outlast.store.memory.tables import Tables
 from tests.engine.doubles import FaultyStore, a_poll, a_signal, a_start, a_task, done_with, run, running
+from tests.engine.places import new_place
 
 
 async def read_all(transport: Transport, after: str = "", limit: int = 100) -> list[FeedEvent]:
@@ -66,7 +66,7 @@ def told_of_runs(events: list[FeedEvent]) -> dict[str, list[Any]]:
 class CountedFeed:
     """A feed whose reads are counted."""
 
-    def __init__(self, store: MemoryStore | FaultyStore) -> None:
+    def __init__(self, store: Store) -> None:
         self.store = store
         self.reads = 0
 
@@ -149,11 +149,11 @@ def test_who_goes_on_behind_any_event_gets_exactly_the_rest(limit: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_nothing_is_lost_or_doubled_over_new_engines_and_commits_without_answers(seed: int) -> None:
     chance = random.Random(seed)
-    tables = Tables()
+    place = new_place()
     seen: list[FeedEvent] = []
 
     async def life(last: str, number: int) -> str:
-        store = FaultyStore(tables)
+        store = FaultyStore(place)
         store.unknown_happens = chance.random() < 0.5
         async with running(store) as (_, transport):
             reader = asyncio.create_task(watch(transport, last, chance.randint(1, 6)))
@@ -178,7 +178,7 @@ def test_nothing_is_lost_or_doubled_over_new_engines_and_commits_without_answers
         last = ""
         for number in range(4):
             last = await life(last, number)
-        async with running(FaultyStore(tables)) as (_, transport):
+        async with running(FaultyStore(place)) as (_, transport):
             seen.extend(await read_all(transport, last))
             whole = await read_all(transport)
 
@@ -337,6 +337,7 @@ def test_what_is_no_cursor_is_refused(text: str) -> None:
     run(work)
 
 
+@pytest.mark.one_store
 def test_a_cursor_of_another_store_or_namespace_is_refused() -> None:
     async def work() -> None:
         async with running(FaultyStore(Tables(identity=7))) as (_, other):
@@ -361,6 +362,7 @@ def test_a_cursor_of_another_store_or_namespace_is_refused() -> None:
     run(work)
 
 
+@pytest.mark.one_store
 def test_a_cursor_ahead_of_the_store_is_refused() -> None:
     async def work() -> None:
         tables = Tables()

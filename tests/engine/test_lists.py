@@ -81,6 +81,7 @@ def test_tasks_are_listed_and_counted_by_filter(query: str, expected: list[str])
     run(work)
 
 
+@pytest.mark.one_store
 def test_counts_without_a_filter_come_from_the_counters() -> None:
     class NoScans(MemoryStore):
         async def count_runs(self, filter: Any) -> Any:

@@ -45,7 +45,7 @@ def test_whichever_read_of_a_recovery_fails_all_open_work_is_taken_up_once(faili
     async def work() -> None:
         store = FaultyStore(inline=inline)
         await _fill(store)
-        again = FaultyStore(store.tables, inline=inline)
+        again = FaultyStore(store.place, inline=inline)
         reads = 0
         inner = again.inner.load
 
@@ -74,7 +74,7 @@ def test_new_work_waits_no_longer_than_the_store_is_away() -> None:
     async def work() -> None:
         store = FaultyStore()
         await _fill(store)
-        again = FaultyStore(store.tables)
+        again = FaultyStore(store.place)
         async with running(again, config=FEW) as (_, transport):
             again.load_faults.extend(StoreError("unavailable", "Away.", remedy="Wait.") for _ in range(3))
             calls = [asyncio.create_task(transport.call(a_task())) for _ in range(20)]

@@ -135,6 +135,7 @@ def test_a_round_that_ends_with_an_error_is_told_and_keeps_the_engine_ready() ->
     run(work)
 
 
+@pytest.mark.one_store
 def test_a_commit_that_never_comes_back_is_told_by_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     class Stuck(MemoryStore):
         def __init__(self) -> None:
@@ -165,6 +166,7 @@ def test_a_commit_that_never_comes_back_is_told_by_the_probe(monkeypatch: pytest
     run(work)
 
 
+@pytest.mark.one_store  # counts the turns of the loop that a commit in memory takes
 def test_what_is_due_and_forgotten_is_told_and_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
         async with running() as (engine, transport):

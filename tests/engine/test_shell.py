@@ -11,7 +11,7 @@ from outlast.core.errors import Busy, NotFound, Unavailable
 from outlast.core.inputs import Begin, DescribeTask, EnqueueTask, EnqueueTasks
 from outlast.core.replies import CompletionsReply, Refused, TaskEnqueuedReply, TaskInfo, TaskState, Work
 from outlast.core.shard.core import ShardCore
-from outlast.core.units import HOUR, Instant
+from outlast.core.units import HOUR, MINUTE, Instant
 from outlast.core.writes import CommitOutcome
 from outlast.engine.frontend import Engine
 from outlast.engine.inprocess import InProcessTransport
@@ -22,7 +22,8 @@ from outlast.server.clock import GuardedClock
 from outlast.store.base import StoreError
 from outlast.store.memory.blobs import MemoryBlobStore
 from outlast.store.memory.store import MemoryStore
-from tests.engine.doubles import ENTROPY, FaultyStore, a_poll, a_start, a_task, done_with, run, running
+from tests.engine.doubles import ENTROPY, FaultyStore, a_poll, a_start, a_task, done_with, polled_tasks, run, running
+from tests.engine.places import new_place
 
 
 def test_no_reply_leaves_before_its_commit_has_returned() -> None:
@@ -186,12 +187,11 @@ def test_a_clock_that_jumps_ahead_ends_no_lease(caplog: pytest.LogCaptureFixture
 
     async def work() -> None:
         clock = Leaping()
-        engine = Engine(MemoryStore(), MemoryBlobStore(), clock=clock, entropy=ENTROPY)
+        engine = Engine(new_place().store(), MemoryBlobStore(), clock=clock, entropy=ENTROPY)
         await engine.start()
         transport = InProcessTransport(engine, namespace="default")
         await transport.call(EnqueueTasks(items=tuple(a_task() for _ in range(100))))
-        polled = await transport.call(a_poll(slots=100))
-        assert isinstance(polled, Work)
+        polled = await polled_tasks(transport, 100, slots=100)
 
         clock.ahead = 2 * HOUR
         await transport.call(a_poll(wait=50_000_000, worker="w2"))
@@ -199,7 +199,6 @@ def test_a_clock_that_jumps_ahead_ends_no_lease(caplog: pytest.LogCaptureFixture
         reply = await transport.call(done_with(polled))
         await engine.stop()
 
-        assert len(polled.tasks) == 100
         assert again == Work()
         assert reply == CompletionsReply(items=(None,) * 100)
 
@@ -278,7 +277,7 @@ def test_a_poll_at_an_engine_that_is_stopping_is_told_to_stop_and_leases_nothing
         async with running(store) as (engine, transport):
             await transport.call(a_task(task_id="t-1"))
             store.gate.clear()
-            last = asyncio.create_task(transport.call(a_task(task_id="t-2")))
+            last = asyncio.create_task(transport.call(a_task()))  # of a new id, which no store is asked for
             await asyncio.sleep(0)
             stop = asyncio.create_task(engine.stop())
             await asyncio.sleep(0)
@@ -288,7 +287,7 @@ def test_a_poll_at_an_engine_that_is_stopping_is_told_to_stop_and_leases_nothing
             await asyncio.gather(last, stop)
 
             assert polled == Work(stop=True)
-            assert {row.state for row in store.tables.tasks.values()} == {TaskState.ENQUEUED}
+            assert set((await store.place.found()).tasks.values()) == {TaskState.ENQUEUED}
 
     run(work)
 
@@ -300,13 +299,13 @@ def test_what_a_worker_holds_when_the_engine_stops_is_its_own_in_the_next_engine
             await transport.call(a_task(task_id="t-1"))
             held = await transport.call(a_poll())
             assert isinstance(held, Work)
-        async with running(FaultyStore(first.tables)) as (_, transport):
+        async with running(FaultyStore(first.place)) as (_, transport):
             other = await transport.call(a_poll(worker="w2", wait=20_000_000))
             reply = await transport.call(done_with(held))
 
             assert other == Work()
             assert reply == CompletionsReply(items=(None,))
-            assert first.tables.tasks["t-1"].state is TaskState.SUCCEEDED
+            assert (await first.place.found()).tasks["t-1"] is TaskState.SUCCEEDED
 
     run(work)
 
@@ -325,7 +324,7 @@ def test_a_stop_commits_what_is_gathered_and_gives_the_shard_back() -> None:
             acked = [reply for reply in replies if isinstance(reply, TaskEnqueuedReply)]
             assert len(acked) == 20
             assert store.released == store.claims
-        async with running(FaultyStore(store.tables)) as (_, transport):
+        async with running(FaultyStore(store.place)) as (_, transport):
             assert len((await transport.list_tasks()).tasks) == 20
 
     run(work)
@@ -368,6 +367,30 @@ def test_work_that_arrives_wakes_a_waiting_poll() -> None:
     run(work)
 
 
+@pytest.mark.parametrize("inline", [True, False], ids=["read inline", "read by a task"])
+def test_a_worker_of_many_types_gets_work_of_any_of_them_though_nothing_else_happens(inline: bool) -> None:
+    async def work() -> None:
+        async with running(FaultyStore(inline=inline)) as (_, transport):
+            types = tuple(f"type-{n}" for n in range(20 * limits.LOADS_A_TURN))
+            held = asyncio.create_task(transport.call(a_poll(task_types=types, wait=MINUTE)))
+            for _ in range(200):
+                await asyncio.sleep(0)
+
+            for number, type_name in enumerate([types[-1], types[0]]):
+                made = await transport.call(a_task(type=type_name))
+                polled = await asyncio.wait_for(held, 5)
+                held = asyncio.create_task(
+                    transport.call(a_poll(task_types=types, wait=MINUTE, poll_id=f"the next {number}"))
+                )
+
+                assert isinstance(made, TaskEnqueuedReply)
+                assert isinstance(polled, Work)
+                assert [lease.token.task_id for lease in polled.tasks] == [made.task_id]
+            held.cancel()
+
+    run(work)
+
+
 def test_an_observer_hears_of_claims_commits_and_step_downs() -> None:
     class Watcher(NobodyWatches):
         def __init__(self) -> None:
@@ -401,7 +424,7 @@ def test_a_new_owner_finds_what_the_last_one_acknowledged() -> None:
         async with running(first) as (_, transport):
             reply = await transport.call(a_task(task_id="t-1"))
             assert not isinstance(reply, Refused)
-        async with running(FaultyStore(first.tables)) as (_, transport):
+        async with running(FaultyStore(first.place)) as (_, transport):
             polled = await transport.call(a_poll())
 
             assert isinstance(polled, Work)
@@ -410,9 +433,9 @@ def test_a_new_owner_finds_what_the_last_one_acknowledged() -> None:
     run(work)
 
 
-def test_the_memory_store_alone_serves_a_whole_task() -> None:
+def test_a_store_alone_serves_a_whole_task() -> None:
     async def work() -> None:
-        async with running(MemoryStore()) as (_, transport):
+        async with running(new_place().store()) as (_, transport):
             await transport.call(a_task(task_id="t-1"))
             polled = await transport.call(a_poll())
             assert isinstance(polled, Work)
@@ -422,6 +445,7 @@ def test_the_memory_store_alone_serves_a_whole_task() -> None:
     run(work)
 
 
+@pytest.mark.one_store
 def test_an_engine_that_takes_any_namespace_takes_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "NAMESPACES_MAX", 3)
     engine = Engine(MemoryStore(), MemoryBlobStore(), clock=GuardedClock(), entropy=ENTROPY, any_namespace=True)

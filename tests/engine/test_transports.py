@@ -58,6 +58,7 @@ from tests.engine.doubles import (
     a_task,
     json_of,
     new_id,
+    polled_tasks,
     run,
     running,
 )
@@ -282,12 +283,13 @@ def test_a_batch_too_large_for_one_body_comes_through_whole(kind: str) -> None:
             items = tuple(a_task(task_id=f"t-{n}", input=(big,)) for n in range(9))
 
             enqueued = await transport.call(EnqueueTasks(items=items), timeout=20)
-            polled = await transport.call(a_poll())
-            assert isinstance(polled, Work)
+            polled = await polled_tasks(transport, len(items))
             done = tuple(Completion(token=lease.token, outcome=TaskSucceeded(result=(big,))) for lease in polled.tasks)
             completed = await transport.call(CompleteTasks(worker="w1", items=done), timeout=20)
 
-            assert enqueued == TasksEnqueued(items=tuple(TaskEnqueuedReply(task_id=item.task_id) for item in items))
+            assert enqueued == TasksEnqueued(
+                items=tuple(TaskEnqueuedReply(task_id=item.task_id, polled=False) for item in items)
+            )
             assert completed == CompletionsReply(items=(None,) * len(done))
             assert len(done) == 9
 
@@ -444,9 +446,8 @@ def test_data_that_is_missing_from_the_blobs_is_said_so_and_keeps_no_other_work_
             await transport.call(a_task(task_id="t-2", input=(json_of(b"1"),)))
             blobs.blobs.clear()
 
-            got = await transport.call(a_poll(), timeout=5)
+            got = await polled_tasks(transport, 2)
 
-            assert isinstance(got, Work)
             whole, lost = sorted((lease.input[0] for lease in got.tasks), key=lambda payload: payload.size)
             assert whole == json_of(b"1")
             assert reason_of(lost)[0] == "store_damaged"

@@ -460,3 +460,28 @@ def test_a_query_without_a_worker_is_no_fault_of_the_server() -> None:
             assert "start one" in reply.json()["remedy"]
 
     run(work)
+
+
+@pytest.mark.parametrize("name", ["authorization", "idempotency-key", "if-match", "content-type", "host", "origin"])
+def test_a_header_that_says_two_things_is_refused(name: str) -> None:
+    async def work() -> None:
+        async with served() as (client, _):
+            twice = {name: "application/json", name.upper(): "application/xml"}
+            reply = await client.send("POST", "/api/v1/tasks", json={"type": "x"}, headers=twice)
+
+            assert (reply.status, reply.json()["code"]) == (400, "invalid_request")
+            assert reply.json()["detail"] == f"The header {name} stands there twice."
+
+    run(work)
+
+
+@pytest.mark.parametrize("wait", ["-1s", "abc", "61s"])
+def test_a_bad_wait_is_named_as_the_parameter_that_it_is(wait: str) -> None:
+    async def work() -> None:
+        async with served() as (client, _):
+            reply = await client.send("GET", f"/api/v1/tasks/t/result?wait={wait}")
+
+            (error,) = reply.json()["errors"]
+            assert (reply.status, error["parameter"], "pointer" in error) == (400, "wait", False)
+
+    run(work)

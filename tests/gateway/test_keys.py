@@ -167,6 +167,7 @@ def test_a_signal_with_the_same_key_arrives_once() -> None:
             history = (await client.send("GET", "/api/v1/workflows/o-1/history")).json()
 
             assert [reply.status for reply in send] == [202, 200]
+            assert [reply.headers.get("idempotent-replayed") for reply in send] == [None, "true"]
             assert (other.status, other.json()["code"]) == (409, "idempotency_key_reused")
             assert [event["kind"] for event in history["events"]].count("WorkflowExecutionSignaled") == 1
 

@@ -105,6 +105,20 @@ def test_a_result_that_is_not_there_yet_is_202() -> None:
     run(work)
 
 
+def test_the_result_of_an_open_run_has_the_status_that_other_answers_have() -> None:
+    async def work() -> None:
+        async with served() as (client, _):
+            await client.send("POST", "/api/v1/workflows", json={"type": "order", "id": "order-7"})
+
+            result = await client.send("GET", "/api/v1/workflows/order-7/result?wait=10ms")
+            described = await client.send("GET", "/api/v1/workflows/order-7")
+
+            assert (result.status, result.json()["status"]) == (202, "running")
+            assert described.json()["status"] == "running"
+
+    run(work)
+
+
 def test_a_signal_and_a_cancel_are_taken() -> None:
     async def work() -> None:
         async with served() as (client, _):

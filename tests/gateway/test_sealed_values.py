@@ -8,12 +8,14 @@ from typing import Any, TypeVar
 import pytest
 
 from outlast import Encrypt, KeyRing, Zstd
-from outlast.core.inputs import CompleteTasks, Completion, EnqueueTask, TaskSucceeded
+from outlast.core.failure import SEALED, Failure, FailureKind
+from outlast.core.inputs import CompleteTasks, Completion, EnqueueTask, TaskFailed, TaskSucceeded
 from outlast.core.payload import Payload
 from outlast.core.replies import Work
 from outlast.gateway.app import Policy
 from outlast.protocol.codecs import CODED, Chain
 from outlast.protocol.opening import opener_of
+from outlast.protocol.seals import sealed
 from tests.engine.doubles import a_poll
 from tests.gateway.serving import served
 
@@ -193,3 +195,24 @@ def test_the_feed_shows_values_as_histories_do() -> None:
     assert b"visa-4242" in opened
     assert b"visa-4242" not in closed
     assert b'"key":"2026-11"' in closed
+
+
+@pytest.mark.parametrize("keys", [True, False], ids=["with the keys", "without"])
+def test_texts_of_errors_are_opened_by_a_server_with_the_keys_and_closed_by_others(keys: bool) -> None:
+    async def work() -> None:
+        opener = opener_of(NAMES, RING if keys else None)
+        async with served(policy=Policy(opener=opener)) as (client, transport):
+            await transport.call(EnqueueTask(type="charge", queue="default", task_id="t-1"))
+            token = (await leased(transport)).tasks[0].token
+            error = Failure(
+                kind=FailureKind.APPLICATION, type="ValueError", message="bad visa-4242", trace="at x", final=True
+            )
+            failed = Completion(token=token, outcome=TaskFailed(failure=sealed(error, CHAIN)))
+            await transport.call(CompleteTasks(worker="w1", items=(failed,)))
+            for path in ("tasks", "tasks/t-1", "tasks/t-1/attempts", "tasks/t-1/result", "explain/t-1", "feed"):
+                said = str((await client.send("GET", f"/api/v1/{path}")).json())
+                assert SEALED not in said
+                assert "visa-4242" not in said or keys
+                assert "bad visa-4242" in said or not keys or path.startswith("explain")
+
+    run(work())

@@ -20,6 +20,7 @@ from outlast.core.inputs import (
     TaskFailed,
     TaskToken,
 )
+from outlast.core.limits import FAILURE_DEPTH_MAX, FAILURE_TEXT_BYTES_MAX, NAME_BYTES_MAX
 from outlast.core.payload import Payload
 from outlast.core.replies import Refused, TaskEnqueuedReply, Work
 from outlast.protocol.wire import MSGPACK, decode_replies, decode_reply, decode_requests, encode
@@ -41,7 +42,7 @@ def test_one_request_gets_its_reply_and_a_refusal_its_status() -> None:
             made = await _call(client, a_task(task_id="t-1"))
             missing = await _call(client, DescribeTask(task_id="nope"))
 
-            assert made == (200, TaskEnqueuedReply(task_id="t-1"))
+            assert made == (200, TaskEnqueuedReply(task_id="t-1", polled=False))
             assert missing[0] == 404
             assert isinstance(missing[1], Refused)
             assert missing[1].code == "task_not_found"
@@ -57,7 +58,7 @@ def test_several_requests_get_their_replies_in_order() -> None:
 
             first, refused, second = decode_replies(reply.body)
             assert (reply.status, first, second) == (
-                200, TaskEnqueuedReply(task_id="t-1"), TaskEnqueuedReply(task_id="t-2"),
+                200, TaskEnqueuedReply(task_id="t-1", polled=False), TaskEnqueuedReply(task_id="t-2", polled=False),
             )  # fmt: skip
             assert isinstance(refused, Refused)
 
@@ -273,3 +274,54 @@ def test_requests_survive_the_wire_as_they_are() -> None:
 
     assert decode_requests(encode(requests)) == requests
     assert isinstance(decode_requests(encode(requests))[0], EnqueueTask)
+
+
+def _huge(depth: int) -> Failure:
+    failure: Failure | None = None
+    for _ in range(depth):
+        failure = Failure(
+            kind=FailureKind.APPLICATION,
+            type="T" * 9_000,
+            message="é" * 50_000,
+            trace="at line 7\n" * 9_000,
+            info={f"fact {n}": "x" * 1_000 for n in range(50)},
+            cause=failure,
+        )
+    assert failure is not None
+    return failure
+
+
+def test_a_failure_of_any_size_is_taken_and_kept_cut_with_a_mark() -> None:
+    async def work() -> None:
+        async with served() as (client, _):
+            await _call(client, a_task(task_id="t-1"))
+            _, given = await _call(client, a_poll())
+            item = Completion(token=given.tasks[0].token, outcome=TaskFailed(failure=_huge(12)))
+
+            first = await _call(client, CompleteTasks(items=(item,), worker="w"))
+            again = await _call(client, CompleteTasks(items=(item,), worker="w"))
+            _, task = await _call(client, DescribeTask(task_id="t-1"))
+
+            assert [answer[1].items for answer in (first, again)] == [(None,), (None,)]
+            chain = [task.failure]
+            while chain[-1].cause is not None:
+                chain.append(chain[-1].cause)
+            assert len(chain) == FAILURE_DEPTH_MAX
+            for each in chain:
+                assert max(len(each.message.encode()), len(each.trace.encode())) <= FAILURE_TEXT_BYTES_MAX
+                assert each.message.endswith("[cut, 50000 characters in all]")
+                assert len(each.type.encode()) <= NAME_BYTES_MAX
+                assert 0 < len(each.info) < 50
+
+    run(work)
+
+
+def test_a_worker_that_gives_itself_an_endless_name_is_refused() -> None:
+    async def work() -> None:
+        async with served() as (client, _):
+            status, refused = await _call(client, a_poll(identity="i" * 1_001))
+
+            assert (status, refused.code) == (413, "limit_exceeded")
+            assert "identity has 1001 bytes" in refused.fact
+
+    run(work)

@@ -19,7 +19,7 @@ from outlast.core import commands, events, writes
 from outlast.core.admin import NamespaceInfo
 from outlast.core.failure import Failure
 from outlast.core.feed import Changes
-from outlast.core.inputs import TaskToken, WorkflowToken
+from outlast.core.inputs import EnqueueTask, StartWorkflow, TaskToken, WorkflowToken
 from outlast.core.payload import Payload
 from outlast.core.replies import WorkflowOutcome
 from outlast.core.retry import RetryPolicy
@@ -33,7 +33,7 @@ ROWS = (
 )  # fmt: skip
 BLOBS = (
     writes.RunFixed, writes.RunState, writes.TaskSpec, writes.TaskStatus, WorkflowOutcome, Failure, Payload, RetryPolicy,
-    TaskToken, WorkflowToken, NamespaceInfo, Changes,
+    TaskToken, WorkflowToken, NamespaceInfo, Changes, EnqueueTask, StartWorkflow,
 )  # fmt: skip
 GROUPS: dict[str, tuple[Any, ...]] = {
     "events": get_args(events.Event),

@@ -49,6 +49,30 @@ ACTS = {
 # What is not everywhere, and where it stands meanwhile.
 ELSEWHERE: dict[tuple[str, str], str] = {}
 
+# What is no act of its own anywhere but in the SDK and in SQL, and why.
+IN_SDK_ALONE = {
+    "task:Task.using": "tx= is a transaction that the caller has open: nothing that comes over HTTP can be part of it",
+    "workflows:Workflow.using": "as for tasks; outlast.enqueue and outlast.start are the way of SQL",
+}
+
+
+@pytest.mark.parametrize("place", IN_SDK_ALONE)
+def test_what_only_the_sdk_can_do_is_there(place: str) -> None:
+    module, _, names = place.partition(":")
+    kind, _, verb = names.partition(".")
+
+    assert "tx" in (getattr(getattr(import_module(f"outlast.sdk.{module}"), kind), verb).__doc__ or "")
+    assert "transaction" not in " ".join(WORDS | REST)
+
+
+# Acts on a store that no engine serves, or beside the one that does: on the command line alone, with why.
+ON_STORES = {
+    "move": "nobody may work on either store meanwhile, so that there is no engine to ask for it",
+    "restore": "the store takes no work meanwhile, so that there is no engine to ask for it",
+    "migrate": "an engine refuses a store of another schema, so that there is none to ask for it",
+    "backup": "the file lies on the disk of whoever keeps it, and is read from the store itself, past the engine and its rights",
+}
+
 
 def test_the_list_of_acts_is_the_table_of_routes() -> None:
     assert set(ACTS) == REST
@@ -74,3 +98,10 @@ def test_an_act_is_on_the_command_line_or_it_is_said_why_not(act: str) -> None:
     assert bool(words) is ((act, "cli") not in ELSEWHERE)
     assert not words or words in WORDS
     assert words or act.replace(".", " ") not in WORDS, "it is there by now: write it down"
+
+
+@pytest.mark.parametrize("act", ON_STORES)
+def test_an_act_on_a_store_is_on_the_command_line_alone(act: str) -> None:
+    assert act in WORDS
+    assert act not in REST, "it is there by now: write it down among the acts"
+    assert ON_STORES[act]

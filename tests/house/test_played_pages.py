@@ -1,5 +1,6 @@
 """Pages that show commands are played as a reader would: every command is typed, and what is shown must be printed."""
 
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -78,7 +79,10 @@ BROKEN = {
     "code": ("```python title=a.py\nprint(1/0)\n```\n\n```console\n$ python a.py\n1\n```\n", "ended with 1"),
     "endless": ("```console\n$ sleep 30\n```\n", "did not end within"),
     "silent": ("```console runs\n$ sleep 30\nready\n```\n", "did not print what the page shows"),
-    "interrupted": ("```console runs\n$ cat\n```\n\n```console\n^C\nbye\n```\n", "did not print what the page shows"),
+    "interrupted": (
+        "```console runs\n$ sh -c 'echo begun; exec cat'\nbegun\n```\n\n```console\n^C\nbye\n```\n",
+        "did not print what the page shows",
+    ),
     "unknown kind": ("```ruby\nputs 1\n```\n", "cannot be proven"),
     "elsewhere": ("```console as=README.md\n$ make everything\n```\n", "does not stand in README.md"),
 }
@@ -104,6 +108,16 @@ def test_a_page_that_is_true_is_read_to_its_end(tmp_path: Path) -> None:
 
     assert faults_of_text(tmp_path, text) == []
     assert not list(tmp_path.glob("*.py"))
+
+
+@pytest.mark.slow
+def test_a_program_of_a_page_hears_an_interrupt_that_its_starter_ignores(tmp_path: Path) -> None:
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        text = "```console runs\n$ sh -c 'echo begun; exec cat'\nbegun\n```\n\n```console\n^C\n```\n"
+        assert faults_of_text(tmp_path, text) == []
+    finally:
+        signal.signal(signal.SIGINT, heard)
 
 
 def test_a_console_block_is_read_as_steps() -> None:

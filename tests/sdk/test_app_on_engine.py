@@ -307,3 +307,17 @@ def test_work_in_flight_at_a_stop_is_finished_before_the_app_has_stopped(store: 
         assert begun.wait(10)
 
     assert ended.is_set()
+
+
+def test_what_the_engine_refuses_of_a_turn_is_in_the_workers_log(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    @app.workflow
+    async def publishes() -> None:
+        for number in range(65):
+            workflow.publish(f"name-{number}", number)
+
+    handle = publishes.start()
+
+    eventually(lambda: "turn_refused" in caplog.text)
+    handle.terminate()
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert any("would have published under 65 names; 64 are allowed" in text for text in warned)

@@ -9,12 +9,13 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast import App, Encrypt, KeyRing, Zstd, workflow
+from outlast import App, Encrypt, KeyRing, Pickle, Zstd, workflow
 from outlast.core.errors import Invalid
 from outlast.core.limits import PAYLOAD_BYTES_MAX
 from outlast.core.payload import Payload
 from outlast.protocol.codecs import CODED, Chain, Unreadable
-from outlast.protocol.opening import opener_of
+from outlast.protocol.opening import HIDING, opener_of
+from outlast.sdk.converter import Converter
 from outlast.sdk.errors import NotReadable, NotSerializable, PayloadTooLarge, TaskError
 
 OLD = bytes(range(32))
@@ -254,3 +255,13 @@ def test_search_attributes_that_code_sets_stay_findable(tmp_path: Path) -> None:
         run.result(timeout="10s")
         found = [info.workflow_id for info in app.workflows.list('attr.plan = "pro"')]
     assert found == ["o"]
+
+
+@pytest.mark.parametrize("converter", [Converter(), Pickle(i_understand=True), App(codecs=[Encrypt(RING)]).converter])
+def test_a_value_that_a_token_may_not_see_is_said_to_be_one(converter: Converter) -> None:
+    withheld = HIDING.open(converter.to_payload({"card": "visa-4242"}, path="card"))
+
+    assert withheld.data == b""
+    with pytest.raises(NotReadable, match="^card is not shown. This token may not see values.") as error:
+        converter.from_payload(withheld, path="card")
+    assert error.value.code == "payload_locked"

@@ -3,6 +3,7 @@
 import logging
 import pickle
 import sys
+import time
 from datetime import timedelta
 from typing import Any, Never
 
@@ -14,6 +15,7 @@ from outlast import App, Retry
 from outlast.core import limits
 from outlast.core.failure import Failure, FailureKind
 from outlast.core.units import DAY, HOUR, MILLISECOND, MINUTE, SECOND
+from outlast.sdk import guard
 from outlast.sdk.durations import nanos_of
 from outlast.sdk.errors import (
     Fatal,
@@ -133,6 +135,19 @@ def test_a_class_that_is_not_loaded_comes_back_as_a_task_error() -> None:
     assert "nowhere" not in sys.modules
 
 
+def test_an_error_whose_class_cannot_be_made_again_comes_back_with_its_name() -> None:
+    back = exception_of(failure_of(raised(MemoryError())))
+
+    assert str(back).startswith("MemoryError")
+
+
+@pytest.mark.parametrize("attempt", ["x", "-1", "", "9" * 5000])
+def test_a_failure_that_another_kind_of_worker_wrote_is_raised_all_the_same(attempt: str) -> None:
+    back = exception_of(Failure(kind=FailureKind.APPLICATION, type="T", message="m", info={"attempt": attempt}))
+
+    assert str(back) == "T: m"
+
+
 @pytest.mark.parametrize(("kind", "cls"), [(FailureKind.TIMEOUT, TimedOut), (FailureKind.WORKER_LOST, WorkerLost)])
 def test_the_kind_of_a_failure_decides_what_is_raised(kind: FailureKind, cls: type) -> None:
     assert type(exception_of(Failure(kind=kind, type="t", message="m"))) is cls
@@ -182,6 +197,9 @@ DURATIONS: list[tuple[Any, int]] = [
     (0, 0),
     (5, 5 * SECOND),
     (0.001, MILLISECOND),
+    (1e-12, 1),
+    ("0.0000000001s", 1),
+    ("0s", 0),
     (timedelta(hours=2, microseconds=1), 2 * HOUR + 1000),
 ]
 
@@ -194,7 +212,7 @@ def test_durations_are_read_as_they_are_written(written: Any, nanos: int) -> Non
 @pytest.mark.parametrize(
     "written",
     [-5, "-5s", "soon", "", "10", "5 minutes", float("nan"), float("inf"), True, None, timedelta(days=-1), "200000d",
-     10**30, "9" * 5000 + "d"],
+     10**30, "9" * 5000 + "d", 1e308, -1e308],
 )  # fmt: skip
 def test_what_is_no_length_of_time_is_refused(written: Any) -> None:
     with pytest.raises(InvalidDuration) as caught:
@@ -227,3 +245,26 @@ def test_a_log_line_of_an_error_is_cut_with_a_mark(caplog: pytest.LogCaptureFixt
     assert max(map(len, lines)) < 1_300
     assert all("[cut, " in line for line in lines)
     assert len(raised.value.failure.message) > 10_000, "the whole is kept with the failure"
+
+
+def test_a_log_line_of_an_error_says_where_it_was_and_what_to_write_instead(caplog: pytest.LogCaptureFixture) -> None:
+    app = App("memory:")
+
+    @app.task(retry=Retry(max_attempts=1))
+    def fail() -> None:
+        raise ValueError("no 5")
+
+    @app.workflow
+    async def read_the_clock() -> float:
+        return time.time()
+
+    with app, caplog.at_level(logging.WARNING, "outlast.worker"):
+        with pytest.raises(ValueError, match="no 5"):
+            fail.enqueue().result(timeout="10s")
+        run = read_the_clock.start()
+        eventually(lambda: "workflow_task_failed" in caplog.text)
+        run.terminate("enough")
+
+    failed, held = (line for line in caplog.messages if "_failed" in line)
+    assert f" error=ValueError: no 5 at={__file__}:" in failed
+    assert held.endswith(guard.CLOCK)

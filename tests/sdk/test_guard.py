@@ -20,6 +20,7 @@ from datetime import date, datetime
 from pathlib import Path
 from random import randint
 from time import monotonic as bound_early
+from time import strftime
 from typing import Any
 
 import pytest
@@ -51,6 +52,24 @@ READS: dict[str, Callable[[], object]] = {
     "token_hex": secrets.token_hex,
     "randbelow": lambda: secrets.randbelow(6),
     "urandom": lambda: os.urandom(8),
+    "time.strftime": lambda: time.strftime("%H:%M"),
+    "time.strftime by name": lambda: strftime("%H:%M"),
+    "time.asctime": time.asctime,
+    "time.asctime of nothing": lambda: time.asctime(*()),
+    "os.times": os.times,
+    "state of chance": random.getstate,
+    "getpid": os.getpid,
+    "uname": os.uname,
+    "gethostname": socket.gethostname,
+    "getcwd": os.getcwd,
+    "cpu_count": os.cpu_count,
+    "input": input,
+    "Path.exists": lambda: Path(__file__).exists(),
+    "os.access": lambda: os.access(__file__, os.R_OK),
+    "chmod": lambda: Path("/nowhere/at/all").chmod(0o600),
+    "symlink": lambda: Path("/nowhere/at/all").symlink_to("a"),
+    "truncate": lambda: os.truncate("/nowhere/at/all", 0),
+    "kill": lambda: os.kill(os.getppid(), 0),
     "open": lambda: open(__file__),
     "read_text": lambda: Path(__file__).read_text(),
     "listdir": lambda: os.listdir("."),
@@ -130,6 +149,19 @@ def test_a_later_turn_is_watched_too(stage: Stage) -> None:
 
     with pytest.raises(WorkflowTaskFailure, match="time.time"):
         stage.turn()
+
+
+def test_an_instant_that_is_given_may_be_written_out() -> None:
+    async def writes() -> list[str]:
+        at = (2026, 11, 30, 20, 18, 0, 0, 334, 0)
+        return [time.asctime(at), strftime("%H:%M", at), time.strftime("%Y", time.struct_time(at))]
+
+    stage = Stage().start(writes)
+
+    stage.turn()
+
+    assert stage.result == ["Mon Nov 30 20:18:00 2026", "20:18", "2026"]
+    stage.close()
 
 
 def test_the_host_outside_workflow_code_is_left_alone() -> None:

@@ -8,7 +8,7 @@ import pytest
 from outlast import App, Signal
 from outlast.core import inputs, replies
 from outlast.core.units import SECOND
-from outlast.sdk.errors import NotSerializable, WorkflowFailed, WorkflowTerminated
+from outlast.sdk.errors import BadArguments, NotSerializable, WorkflowFailed, WorkflowTerminated
 from outlast.sdk.misuse import BadDeclaration, Misuse, UnknownOption
 from outlast.sdk.task import SomeRefused
 from tests.sdk.apps import faked_app
@@ -19,6 +19,10 @@ NUMBER = Signal("number", int)
 
 async def wait() -> int:
     return await NUMBER.receive()
+
+
+def plain(text: str) -> str:
+    return text
 
 
 async def echo(text: str) -> str:
@@ -204,3 +208,27 @@ def test_a_text_in_place_of_a_signal_is_refused_with_what_to_write() -> None:
         with pytest.raises(Misuse, match="'number'") as raised:
             handle.signal("number", 7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         assert "Signal(" in raised.value.remedy
+
+
+def test_a_signal_with_more_than_its_value_is_refused_by_its_name() -> None:
+    app = faked_app(FakeEngine())
+    flow = app.workflow(wait)
+
+    with app:
+        handle: Any = flow.using(id="w").start()
+        with pytest.raises(BadArguments, match='Signal "number" takes one value; 2 were given'):
+            handle.signal(NUMBER, 7, 8)
+        with pytest.raises(BadArguments, match='Query "total" is given by its name, and currency by theirs'):
+            handle.query("total", currency="EUR")
+
+
+def test_arguments_that_a_task_or_workflow_does_not_take_are_refused_by_its_name() -> None:
+    app = faked_app(FakeEngine())
+    flow: Any = app.workflow(echo)
+    task: Any = app.task(plain)
+
+    with app:
+        with pytest.raises(BadArguments, match=r"echo\(\) requires 1 arguments and 0 were given; missing: text"):
+            flow.start()
+        with pytest.raises(BadArguments, match=r'plain\(\) has no parameter "nope"'):
+            task.enqueue("a", nope=1)

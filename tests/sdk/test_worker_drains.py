@@ -1,5 +1,6 @@
 """How a worker ends: while it waits, while it works, while the engine is away, and when it is told twice."""
 
+import logging
 import threading
 import time
 
@@ -51,6 +52,30 @@ def test_a_lease_is_renewed_while_its_worker_drains() -> None:
     assert len(fake.sent(inputs.Heartbeat)) - before >= 4
 
 
+def test_a_stop_that_takes_its_time_says_what_it_waits_for(caplog: pytest.LogCaptureFixture) -> None:
+    fake = FakeEngine()
+    app = faked_app(fake, drain="10s")
+    begun, gate = threading.Event(), threading.Event()
+
+    @app.task
+    def long() -> None:
+        begun.set()
+        gate.wait(10)
+
+    app.start()
+    handle = long.enqueue()
+    assert begun.wait(5)
+    stopping = threading.Thread(target=app.stop)
+    with caplog.at_level(logging.WARNING, "outlast.worker"):
+        stopping.start()
+        eventually(lambda: "stopping" in caplog.text)
+    gate.set()
+    stopping.join(10)
+
+    assert f"waits_for=long {handle.id} (attempt 1) for_at_most=" in caplog.text
+    assert "a second signal ends the process at once" in caplog.text
+
+
 def test_a_worker_whose_engine_is_away_stops_when_its_grace_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_module, "LAST_WORD", 0.3)
     monkeypatch.setattr(worker_module, "CALL_TIMEOUT", 0.3)
@@ -82,6 +107,41 @@ def test_a_worker_whose_engine_is_away_stops_when_its_grace_is_over(monkeypatch:
     assert time.monotonic() - began < 5
     (record,) = fake.tasks.values()
     assert record.state is TaskState.LEASED  # its lease ends by itself, and another worker has it then
+
+
+def test_a_finished_word_is_kept_for_a_silent_engine_no_longer_than_its_lease(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(worker_module, "CALL_TIMEOUT", 0.3)
+    fake = FakeEngine(lease=SECOND)
+    app = faked_app(fake, drain="60s")
+    away, begun, gate = threading.Event(), threading.Event(), threading.Event()
+
+    async def refuse(_request: inputs.Request) -> replies.Reply | None:
+        if away.is_set():
+            raise SteppedDown("unavailable", "Nobody is there.")
+        return None
+
+    fake.before = refuse
+
+    @app.task
+    def hold() -> None:
+        begun.set()
+        gate.wait(10)
+
+    app.start()
+    hold.enqueue()
+    assert begun.wait(5)
+    away.set()
+    gate.set()
+
+    began = time.monotonic()
+    with caplog.at_level(logging.INFO, "outlast.worker"):
+        app.stop()
+
+    assert time.monotonic() - began < 20  # of the 60 s for which handlers would be waited for
+    assert "waits_for=the server unacknowledged=1" in caplog.text
+    assert caplog.text.count("heartbeat_failed") <= 1
 
 
 def test_stopping_from_two_threads_is_stopping_once_and_both_return_when_it_is_done() -> None:

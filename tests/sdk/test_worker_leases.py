@@ -12,8 +12,11 @@ import pytest
 from outlast import RetryableError, TaskContext
 from outlast.core import inputs, replies
 from outlast.core.errors import SteppedDown
+from outlast.core.limits import TASK_LEASE
 from outlast.core.replies import TaskState
-from outlast.core.units import MILLISECOND
+from outlast.core.units import MILLISECOND, SECOND
+from outlast.sdk.attempt import Attempt
+from outlast.sdk.converter import Converter
 from tests.sdk.apps import eventually, faked_app
 from tests.sdk.fake_engine import FakeEngine
 
@@ -86,6 +89,19 @@ def test_what_a_handler_says_reaches_the_engine_without_a_heartbeat_timeout() ->
         walk.enqueue().result(timeout="5s")
 
     assert seen == [{"row": 7}]
+
+
+@pytest.mark.parametrize(("span", "pause"), [(SECOND, 0.2), (100 * SECOND, 1.0), (0, 1.0)])
+def test_what_a_handler_says_is_sent_well_before_its_attempt_must_end(span: int, pause: float) -> None:
+    @faked_app(FakeEngine()).task
+    def walk() -> None: ...
+
+    lease = replies.TaskLease(
+        token=inputs.TaskToken("t", 1), type="walk", queue="q", attempt=1, attempts_max=2,
+        lease=TASK_LEASE, started_at=7 * SECOND, deadline=span and 7 * SECOND + span,
+    )  # fmt: skip
+
+    assert Attempt(lease, walk.definition, Converter(), now=0.0).said_pause == pause
 
 
 def test_the_last_checkpoint_travels_with_a_failure_however_soon_it_comes() -> None:

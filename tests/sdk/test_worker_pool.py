@@ -1,9 +1,11 @@
 """Work for threads: nothing is lost, nothing is done twice, nobody sleeps beside work."""
 
 import asyncio
+import sys
 import threading
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
@@ -187,3 +189,60 @@ def test_a_portal_ends_what_still_runs_on_it() -> None:
 
     assert ended == ["cancelled"]
     assert not portal.thread.is_alive()
+
+
+def _stop_it() -> None:
+    asyncio.get_running_loop().stop()
+
+
+def _raise_exit() -> None:
+    sys.exit(3)
+
+
+@pytest.mark.parametrize("blow", [_stop_it, _raise_exit], ids=["it is stopped", "a callback exits"])
+def test_a_portal_goes_on_when_code_on_it_stops_its_loop(
+    blow: Callable[[], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def stopped_in_the_middle() -> str:
+        asyncio.get_running_loop().call_soon(blow)
+        await asyncio.sleep(0.01)
+        return "went on"
+
+    portal = Portal("stopped")
+    try:
+        assert portal.submit(stopped_in_the_middle()).result(5) == "went on"
+        assert "loop_stopped_by_user_code thread=stopped" in caplog.text
+    finally:
+        portal.close()
+    assert not portal.thread.is_alive()
+
+
+class Told(deque[Any]):
+    """What has finished; notes of each whether the pool still knew of it when it came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool: TurnPool | None = None
+        self.busy: list[bool] = []
+        self.came = threading.Event()
+
+    def append(self, item: Any) -> None:
+        assert self.pool is not None
+        self.busy.append(self.pool.busy)
+        super().append(item)
+        self.came.set()
+
+
+def test_a_turn_that_ends_is_at_no_instant_unknown_to_who_waits_for_all() -> None:
+    loop = asyncio.new_event_loop()
+    finished = Told()
+    pool = finished.pool = TurnPool(finished, Hands(loop, lambda: None))
+    turn = BlockedTurn()
+    turn.gate.set()
+
+    pool.submit([cast("Any", turn)])
+
+    assert finished.came.wait(5)
+    assert finished.busy == [True]
+    pool.close()
+    loop.close()

@@ -69,7 +69,7 @@ def test_a_second_start_on_the_file_is_a_client_of_the_first(tmp_path: Path) -> 
         assert isinstance(first.transport, InProcessTransport)
         assert isinstance(second.transport, FollowingTransport)
         assert second.address == first.address
-        assert reply == TaskEnqueuedReply(task_id="t-1")
+        assert reply == TaskEnqueuedReply(task_id="t-1", polled=False)
         second.stop()
     finally:
         first.stop()
@@ -84,7 +84,7 @@ def test_a_second_program_on_the_file_may_have_a_namespace_of_its_own(tmp_path: 
         second.stop()
         listed = asyncio.run(first.transport.list_tasks())
 
-        assert reply == TaskEnqueuedReply(task_id="t-1")
+        assert reply == TaskEnqueuedReply(task_id="t-1", polled=False)
         assert listed.tasks == ()
     finally:
         first.stop()
@@ -100,7 +100,7 @@ def test_a_client_becomes_the_holder_when_that_has_stopped(tmp_path: Path) -> No
     reply = asyncio.run(_enqueue_and_close(second.transport, "t-2"))
     second.stop()
 
-    assert reply == TaskEnqueuedReply(task_id="t-2")
+    assert reply == TaskEnqueuedReply(task_id="t-2", polled=False)
     third = start(url)
     listed = asyncio.run(third.transport.list_tasks())
     third.stop()
@@ -147,7 +147,7 @@ def test_a_namespace_of_ones_own_is_known() -> None:
     engine.stop()
 
     assert engine.transport.namespace == "shop"
-    assert reply == TaskEnqueuedReply(task_id="t-1")
+    assert reply == TaskEnqueuedReply(task_id="t-1", polled=False)
 
 
 def test_work_waits_no_longer_beside_a_spinning_thread() -> None:

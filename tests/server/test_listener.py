@@ -1,11 +1,13 @@
 """The listener against what may come over a socket."""
 
 import asyncio
+import contextlib
 
 import pytest
 
 from outlast.core.errors import Unavailable
 from outlast.gateway.app import Gateway
+from outlast.server import head
 from outlast.server.listener import Listener, address_of, bind
 from tests.engine.doubles import FaultyStore, run, running
 
@@ -66,6 +68,50 @@ def test_two_requests_on_one_connection_are_both_answered() -> None:
 
             assert answer.count(b"HTTP/1.1 200") == 2
 
+    run(work)
+
+
+@pytest.mark.parametrize(
+    ("before", "trickled"),
+    [
+        ([], b""),
+        ([], READY[:1]),
+        ([READY], b"x"),
+        ([READY + b"\r\n"], b"\r\n"),
+        ([READY + b"\r\n"], b"G"),
+        ([READY + b"content-length: 1000\r\n\r\n"], b"x"),
+    ],
+    ids=["nothing", "a letter", "a header", "lines behind an answer", "a second head", "a body behind its answer"],
+)
+def test_who_sends_no_whole_head_in_time_is_not_waited_for(
+    before: list[bytes], trickled: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def trickle(address: str) -> bytes:
+        host, _, port = address.removeprefix("http://").rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        reading = asyncio.create_task(reader.read())
+        with contextlib.suppress(ConnectionError):
+            for part in before:
+                writer.write(part)
+            while not reading.done():
+                await asyncio.sleep(0.02)
+                writer.write(trickled)
+                await writer.drain()
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            return await reading
+        return b""
+
+    async def work() -> None:
+        async with running(FaultyStore()) as (engine, _):
+            listener = Listener(Gateway(engine), bind("127.0.0.1", 0))
+            await listener.start()
+            answer = await asyncio.wait_for(trickle(listener.address), 20)
+            await listener.stop()
+
+            assert answer.count(b"HTTP/1.1 200") == sum(part.endswith(b"\r\n\r\n") for part in before)
+
+    monkeypatch.setattr(head, "HEAD_WITHIN", 0.3)
     run(work)
 
 

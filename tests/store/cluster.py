@@ -5,6 +5,7 @@ import importlib.util
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Coroutine, Generator
@@ -16,6 +17,9 @@ import asyncpg
 
 from outlast.store.postgres.store import PostgresStore
 
+DURABLE = ("fsync=on", "full_page_writes=on", "shared_buffers=128MB", "max_wal_size=1GB", "autovacuum_naptime=60")
+"""The settings of a server that is to lose nothing, and to be measured: those that it has by itself."""
+
 KEEPER = Path(__file__).with_name("cluster_keeper.py")
 _END_ALL = (
     "SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity WHERE datname = '{}' AND pid <> pg_backend_pid()"
@@ -26,6 +30,7 @@ DO $$ DECLARE name text; BEGIN
         AND relname NOT IN ('migrations', 'meta') LOOP
         EXECUTE format('DELETE FROM outlast.%I', name);
     END LOOP;
+    ALTER TABLE outlast.intake DISABLE TRIGGER refuse_set_aside;
     UPDATE outlast.meta SET incarnation = timeline;
 END $$
 """
@@ -47,10 +52,7 @@ class Cluster:
             [sys.executable, "-I", str(KEEPER), str(programs()), *settings],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
-        assert self._keeper.stdout is not None
-        said = self._keeper.stdout.readline()
-        assert said, "the cluster did not start"
-        known = json.loads(said)
+        known = self._said()
         self.socket: str = known["socket"]
         self.folder = Path(known["folder"])
         self.pid: int = known["pid"]
@@ -70,6 +72,37 @@ class Cluster:
         self._keeper.stdin.close()
         self._keeper.wait(60)
         self._keeper.stdout.close()
+
+    def kill(self) -> None:
+        """End the server and all its processes with SIGKILL, in the midst of whatever they do."""
+        self._tell("kill")
+
+    def kill_session(self, name: str) -> bool:
+        """End the process of the session that is called ``name`` with SIGKILL; say whether there was one."""
+        try:
+            found = self.run(f"SELECT pid FROM pg_stat_activity WHERE application_name = '{name}'")
+        except (asyncpg.PostgresError, OSError):
+            return False  # the server is not up
+        for (pid,) in found:
+            os.kill(pid, signal.SIGKILL)
+        return bool(found)
+
+    def start(self) -> None:
+        """Start the server again after ``kill``; it answers when this returns."""
+        self.pid = self._tell("start")["pid"]
+
+    def _tell(self, word: str) -> dict[str, Any]:
+        assert self._keeper.stdin is not None
+        self._keeper.stdin.write(f"{word}\n")
+        self._keeper.stdin.flush()
+        return self._said()
+
+    def _said(self) -> dict[str, Any]:
+        assert self._keeper.stdout is not None
+        said = self._keeper.stdout.readline()
+        assert said, "the server did not start"
+        known: dict[str, Any] = json.loads(said)
+        return known
 
     def url(self, database: str, *, user: str = "outlast") -> str:
         """Return the address of a database."""

@@ -5,7 +5,8 @@ root: there it runs as ``nobody``, with copies of its programs in the temporary 
 
     python cluster_keeper.py PROGRAMS [SETTING=VALUE...]
 
-writes one line of JSON (``socket``, ``folder``, ``pid``) when the server answers.
+writes one line of JSON (``socket``, ``folder``, ``pid``) when the server answers. A line ``kill`` ends the server and all its
+processes at once, with SIGKILL; ``start`` starts it again, which recovers what was committed. Each is answered by such a line.
 """
 
 import contextlib
@@ -18,11 +19,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 USER = "nobody"
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
+GONE = ("", "Z", "X")  # states of a process that holds nothing any more
 NEEDED = ("bin/postgres", "bin/initdb", "lib", "share")
 
 
@@ -114,13 +117,14 @@ def start(folder: Path, programs: Path, settings: list[str]) -> "subprocess.Pope
             group=group,
             extra_groups=None if user is None else [],
         )
-    ready = folder / "data" / "postmaster.pid"
+    ready = folder / "data" / "postmaster.pid"  # one that was killed has left its own there
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until:
         if server.poll() is not None:
             break
-        with contextlib.suppress(OSError, IndexError):
-            if ready.read_text().split("\n")[7].strip() == "ready":
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            lines = ready.read_text().split("\n")
+            if lines[7].strip() == "ready" and int(lines[0]) == server.pid:
                 return server
         time.sleep(0.02)
     server.kill()
@@ -137,6 +141,44 @@ def stop(server: "subprocess.Popen[bytes]") -> None:
             server.wait(STOP_SECONDS)
 
 
+def kill(server: "subprocess.Popen[bytes]") -> None:
+    """End the server and all its processes with SIGKILL. It is halted first, so that it starts none meanwhile.
+
+    Returns when all have gone: as long as one is left, the server does not start again.
+    """
+    if server.poll() is not None:
+        return
+    server.send_signal(signal.SIGSTOP)
+    wait_until(lambda: stat_of(server.pid)[0] == "T")
+    children = [pid for pid in processes() if stat_of(pid)[1] == str(server.pid)]
+    server.kill()
+    for child in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+    server.wait()
+    wait_until(lambda: all(stat_of(child)[0] in GONE for child in children))
+
+
+def processes() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def stat_of(pid: int) -> list[str]:
+    """Return the state and the parent of a process, by /proc; two empty texts for one that is not there."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    except OSError:
+        return ["", ""]
+
+
+def wait_until(look: Callable[[], bool]) -> None:
+    until = time.monotonic() + STOP_SECONDS
+    while not look():
+        if time.monotonic() > until:
+            raise SystemExit("a process of the server does not end")
+        time.sleep(0.005)
+
+
 def main() -> int:
     installed, settings = Path(sys.argv[1]), sys.argv[2:]
     for word in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -146,14 +188,22 @@ def main() -> int:
         programs = make(folder, installed)
         server = start(folder, programs, settings)
         try:
-            said = {"socket": str(folder / "s"), "folder": str(folder), "pid": server.pid}
-            print(json.dumps(said), flush=True)
-            sys.stdin.read()
+            tell(folder, server)
+            for line in sys.stdin:
+                if line.strip() == "kill":
+                    kill(server)
+                elif server.poll() is not None:
+                    server = start(folder, programs, settings)
+                tell(folder, server)
         finally:
             stop(server)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0
+
+
+def tell(folder: Path, server: "subprocess.Popen[bytes]") -> None:
+    print(json.dumps({"socket": str(folder / "s"), "folder": str(folder), "pid": server.pid}), flush=True)
 
 
 if __name__ == "__main__":

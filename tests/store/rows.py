@@ -126,7 +126,7 @@ def put(batch: Batch, row: Row, *, new: bool) -> None:
         case DedupRow():
             batch.dedup[row.namespace, row.scope, row.key] = row
         case MessageRow():
-            batch.outbox.append(row)
+            batch.messages.append(row)
 
 
 def batch_of(*rows: Row, fence: Fence, number: int, new: bool = True, at: int = 100) -> Batch:

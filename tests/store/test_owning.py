@@ -20,6 +20,7 @@ from outlast.server.settings import sources_of
 from outlast.server.stores import Stores, open_stores, owner_of
 from outlast.store.base import BlobStore
 from outlast.store.blobs import FileBlobStore
+from outlast.store.objects import ObjectBlobStore
 from outlast.store.owning import OWNER
 from tests.store.cluster import Cluster
 from tests.store.s3 import objects_at
@@ -77,6 +78,20 @@ def forget_owner(place: BlobPlace) -> None:
         (Path(place.url.removeprefix("file://")) / OWNER).unlink()
     else:
         obstore.delete(objects_at(place), OWNER)
+
+
+def test_a_place_is_passed_on_by_its_owner_alone(place: BlobPlace, tmp_path: Path) -> None:
+    first, second = made(tmp_path / "a.db", place), made(tmp_path / "b.db", place)
+    assert isinstance(first, FileBlobStore | ObjectBlobStore)
+    assert isinstance(second, FileBlobStore | ObjectBlobStore)
+    run(first.put(DIGEST, DATA))
+
+    assert run(second.pass_on("somebody")) is False
+    assert run(first.pass_on(owner_of(str(tmp_path / "b.db")))) is True
+
+    assert run(second.owns())
+    assert not run(first.owns())
+    assert run(second.get(DIGEST)) == DATA
 
 
 def test_who_puts_first_owns_a_place_and_nobody_else_sweeps_it(place: BlobPlace, tmp_path: Path) -> None:

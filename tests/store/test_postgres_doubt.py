@@ -266,3 +266,25 @@ def test_an_owner_that_was_followed_forgets_nothing(owner: Kept, url: str) -> No
 
         assert owner.run(owner.store.forget_dedup(before_period=5)) == 0
         assert next_owner.run(next_owner.store.forget_dedup(before_period=5)) == 1
+
+
+def test_of_several_that_claim_at_once_one_has_the_shard_and_the_others_live_to_wait(url: str) -> None:
+    async def claims() -> list[str]:
+        stores = [PostgresStore(url, allow_weak=True) for _ in range(5)]
+        await asyncio.gather(*(store.open() for store in stores))
+        now, lease = time.time_ns(), 3_600_000_000_000
+
+        async def claim(number: int, now: int) -> str:
+            try:
+                await stores[number].claim(owner=f"owner-{number}", now=now, lease_until=now + lease)
+            except StoreError as error:
+                return error.code
+            return "claimed"
+
+        said = sorted(await asyncio.gather(*(claim(number, now) for number in range(5))))
+        said.append(await claim(0, now + 2 * lease))  # a loser, as a rule, on the session that it had
+        await asyncio.gather(*(store.close() for store in stores))
+        return said
+
+    with asyncio.Runner() as runner:
+        assert runner.run(claims()) == ["claimed", *["not_owner"] * 4, "claimed"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import struct
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager
@@ -219,3 +220,28 @@ def test_a_pooler_in_between_is_noticed(cluster: Cluster, empty: str, pooled: bo
 
     with asyncio.Runner() as runner:
         assert ("shares its connections" in runner.run(attempt())) is pooled
+
+
+def test_a_session_by_a_unix_socket_has_room_for_more_than_the_system_gives_by_itself(
+    cluster: Cluster, empty: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widened: list[tuple[int, int]] = []
+    widen = connection._widen
+
+    def watched(session: connection.Session) -> None:
+        wire = getattr(session, "_transport").get_extra_info("socket")  # noqa: B009 - it is the driver's own
+        before = wire.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        widen(session)
+        widened.append((before, wire.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)))
+
+    async def open_and_close() -> None:
+        store = PostgresStore(cluster.url(empty), allow_weak=True)
+        await store.open()
+        await store.close()
+
+    monkeypatch.setattr(connection, "_widen", watched)
+    with asyncio.Runner() as runner:
+        runner.run(open_and_close())
+
+    assert widened
+    assert all(after > before for before, after in widened)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -10,6 +11,7 @@ import pytest
 
 from outlast.store.base import StoreError
 from outlast.store.migrate import Migration, migrate, migrations_in
+from outlast.store.sqlite import opening
 from outlast.store.sqlite.connection import Connection, connect
 from outlast.store.sqlite.opening import Schema, file_system_of, refuse_network_disk
 from outlast.store.sqlite.store import SqliteStore
@@ -20,6 +22,11 @@ from tests.store.rows import page, run_row
 def opened(path: Path) -> Kept:
     """Return an open store."""
     return Kept(lambda: SqliteStore(path, allow_network_disk=True))
+
+
+def looked_at(path: Path) -> object:
+    """Return a connection that only reads."""
+    return opening.look_at(str(path))
 
 
 def refusal_of(path: Path) -> StoreError:
@@ -99,7 +106,7 @@ def test_an_older_copy_in_the_files_place_is_noticed(database: Path, tmp_path: P
     refusal = refusal_of(database)
 
     assert refusal.code == "store_damaged"
-    assert ".lock" in refusal.remedy
+    assert "outlast restore" in refusal.remedy
 
 
 def test_an_older_copy_is_taken_once_the_lock_file_was_removed_on_purpose(database: Path, tmp_path: Path) -> None:
@@ -132,6 +139,45 @@ def test_an_empty_file_where_data_was_is_left_alone(database: Path) -> None:
     assert refusal.code == "store_damaged"
     assert "is empty" in refusal.fact
     assert database.stat().st_size == 0
+
+
+@pytest.mark.parametrize("look", [False, True], ids=["opened", "looked at"])
+@pytest.mark.parametrize("empty", [False, True], ids=["missing", "empty"])
+def test_a_log_without_its_database_is_left_alone_by_whoever_opens_it(
+    crashed: Path, *, empty: bool, look: bool
+) -> None:
+    log, lock = Path(f"{crashed}-wal"), Path(f"{crashed}.lock")
+    lock.unlink()
+    crashed.unlink()
+    if empty:
+        crashed.touch()
+    before = log.read_bytes()
+    assert before
+
+    if look:
+        with pytest.raises(StoreError) as caught:
+            opening.look_at(str(crashed))
+        refusal = caught.value
+    else:
+        refusal = refusal_of(crashed)
+
+    assert refusal.code == "store_damaged"
+    assert f"left in {log}" in refusal.fact
+    assert log.read_bytes() == before
+    assert crashed.exists() == empty
+
+
+@pytest.mark.parametrize("opens", [opened, looked_at])
+def test_a_file_with_a_second_name_is_refused_under_both(database: Path, opens: Callable[[Path], object]) -> None:
+    second = database.with_name("second.db")
+    second.hardlink_to(database)
+
+    for path in (database, second):
+        with pytest.raises(StoreError, match=r"2 names \(hard links\)"):
+            opens(path)
+    second.unlink()
+    with opened(database) as kept:
+        assert kept.claim().last_number == 3
 
 
 def test_a_new_empty_file_becomes_a_database(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def test_the_feed_of_an_older_file_begins_with_the_first_commit_after_its_migrat
         kept.write(run_row(), page())
     connection = cast("Connection", apsw.Connection(str(path)))
     connection.execute("DELETE FROM migrations WHERE number >= 4; DROP TABLE feed; DROP TABLE feed_floors")
+    connection.execute("DROP TABLE standing; DROP TABLE intake")
     connection.execute("DELETE FROM meta WHERE key = 'identity'")
     connection.close()
     with opened(path) as kept:

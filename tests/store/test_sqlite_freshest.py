@@ -23,7 +23,9 @@ def mark_of(path: Path, *rows: Row) -> int | None:
         kept.write(*rows)
     connection = cast("Connection", apsw.Connection(str(path)))
     connection.execute("DELETE FROM migrations WHERE number >= 3; DELETE FROM counters WHERE name = 'freshest'")
-    connection.execute("DROP TABLE feed; DROP TABLE feed_floors; DELETE FROM meta WHERE key = 'identity'")
+    connection.execute(
+        "DROP TABLE standing; DROP TABLE intake; DROP TABLE feed; DROP TABLE feed_floors; DELETE FROM meta WHERE key = 'identity'"
+    )
     connection.close()
     with Kept(lambda: SqliteStore(path, allow_network_disk=True)) as kept:
         return kept.claim().counters.get(("", "freshest"))

@@ -77,6 +77,20 @@ def test_a_killed_holder_leaves_the_file_free_and_its_epoch_behind(tmp_path: Pat
         assert kept.claim("next").fence == Fence(1, 2)
 
 
+def test_a_link_to_the_file_is_another_name_of_one_store_and_not_another_store(tmp_path: Path) -> None:
+    path, link = tmp_path / "shard.db", tmp_path / "link.db"
+    link.symlink_to(path)
+    with Kept(lambda: SqliteStore(link, allow_network_disk=True)):
+        assert path.exists()
+        for name in (path, link):
+            holder = read_holder(str(name))
+            assert holder is not None
+            assert holder.pid == os.getpid()
+            with pytest.raises(StoreError) as caught:
+                Kept(lambda name=name: SqliteStore(name, allow_network_disk=True))
+            assert caught.value.code == "store_locked"
+
+
 def test_a_second_store_in_one_process_is_refused_too(tmp_path: Path) -> None:
     with opened(tmp_path / "shard.db") as kept:
         with pytest.raises(StoreError) as caught:

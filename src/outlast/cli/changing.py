@@ -194,8 +194,12 @@ async def _one(arguments: Arguments, look: Look, id: str, change: Change) -> Cha
     except Refusal as error:
         exits.complain(error.code, clean(error.fact), error.remedy)
         return ChangeOut(id=id, did=error.fact, changed=False, error=error.code)
-    changed = isinstance(reply, Accepted) and reply.changed
-    return ChangeOut(id=id, did=change.did, changed=changed)
+    if isinstance(reply, Accepted) and reply.changed:
+        return ChangeOut(id=id, did=change.did, changed=True)
+    stands, open_ = await change.stands(look, id)
+    return ChangeOut(
+        id=id, did=f"{change.did} {id} before" if open_ else f"nothing to do: {id} ({stands})", changed=False
+    )
 
 
 def checked(item: Accepted | Refused) -> Accepted:
@@ -211,7 +215,7 @@ def _tell(arguments: Arguments, out: ChangeOut) -> None:
     elif out.dry_run:
         put(f"{clean(out.did)}\n")
     elif not out.error:
-        put(f"{clean(out.did)} {clean(out.id)}{'' if out.changed else ' (it was so already)'}\n")
+        put(f"{clean(out.did)} {clean(out.id)}\n" if out.changed else f"{clean(out.did)}\n")
 
 
 def _ask(ids: list[str], change: Change) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from outlast.cli.merged import MergedLog
-from outlast.cli.worker import ready_line
+from outlast.cli.worker import loaded_line, ready_line
 
 STOP_WITHIN: Final = 70.0  # seconds: the drain of a worker and a little
 END_WITHIN: Final = 5.0  # seconds for one that is told a second time
@@ -28,6 +28,7 @@ class Child:
 
     def __init__(self, name: str, work: Work, log: MergedLog) -> None:
         self.name = name
+        self.is_loaded = asyncio.Event()
         self.is_ready = asyncio.Event()
         self._work = work
         self._log = log
@@ -44,14 +45,21 @@ class Child:
         )  # fmt: skip
         self.ended = asyncio.create_task(self._live(self._process), name=f"dev-{self.name}")
 
+    async def has_loaded(self, told: asyncio.Event) -> bool:
+        """Return True when it has loaded its app, False when it has ended or ``told`` was set instead."""
+        return await self._reaches(self.is_loaded, told)
+
     async def came_up(self, told: asyncio.Event) -> bool:
         """Return True when it polls, False when it has ended or ``told`` was set instead."""
+        return await self._reaches(self.is_ready, told)
+
+    async def _reaches(self, mark: asyncio.Event, told: asyncio.Event) -> bool:
         assert self.ended is not None
-        waits = {asyncio.ensure_future(self.is_ready.wait()), asyncio.ensure_future(told.wait())}
+        waits = {asyncio.ensure_future(mark.wait()), asyncio.ensure_future(told.wait())}
         await asyncio.wait({*waits, self.ended}, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
-        return self.is_ready.is_set() and not self.ended.done()
+        return mark.is_set() and not self.ended.done()
 
     async def stop(self) -> None:
         """Return when it has ended: in good order, or killed when that takes too long."""
@@ -72,6 +80,6 @@ class Child:
 
     async def _live(self, process: asyncio.subprocess.Process) -> int:
         assert process.stdout is not None
-        ready = ready_line(self._work.target, self._work.address)
-        await self._log.follow(self.name, process.stdout, ready, self.is_ready)
+        loaded, ready = loaded_line(self._work.target), ready_line(self._work.target, self._work.address)
+        await self._log.follow(self.name, process.stdout, {loaded: self.is_loaded, ready: self.is_ready})
         return await process.wait()

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 import msgspec
@@ -20,7 +21,8 @@ from outlast.cli.running import run_fast
 from outlast.core.errors import Invalid
 from outlast.server.assemble import Server
 from outlast.server.settings import Settings, is_loopback, settings_from
-from outlast.server.stores import shown
+from outlast.server.stores import holder_of, path_of, shown
+from outlast.store.base import StoreError
 
 AGAIN_AFTER: Final = 1.0  # seconds before a worker that died is started again
 AGAIN_AFTER_MAX: Final = 30.0
@@ -34,6 +36,9 @@ _SAID_WHY: Final = frozenset({exits.USAGE, exits.NOT_FOUND, exits.REFUSED})  # s
 
 def dev(arguments: Arguments) -> int:
     """Run until told to stop."""
+    from outlast.sdk.loading import look_for
+
+    look_for(arguments.target)  # before an engine starts and a store is made for nothing
     found = sources(arguments)
     settings = settings_from(found)
     namespaces = dict.fromkeys((*settings.namespaces, found.text("namespace")))
@@ -60,18 +65,44 @@ def dev(arguments: Arguments) -> int:
 
 async def _dev(arguments: Arguments, settings: Settings, options: tuple[str, ...], log: MergedLog) -> int:
     server = Server(settings)
-    await server.start()
-    sys.stdout.write(f"outlast dev: {shown(settings.store)} at {server.address}, worker for {arguments.target}\n")
-    sys.stdout.flush()
+    try:
+        server.bind()
+    except StoreError as error:
+        raise _with_way(error, settings.store, arguments.target) from None
     told = asyncio.Event()
     keeper = Keeper(Work(arguments.target, server.address, options), arguments.workers, log, told)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, keeper.tell)
     try:
-        return await keeper.keep(reload=not arguments.no_reload)
+        log.say(f"loading {arguments.target}…")  # what it imports may take a while, which looks like a hang
+        code = await keeper.begin()  # before an engine starts and a store is made for an app that there is not
+        if code is not None:
+            return code
+        await server.start()
+        sys.stdout.write(f"outlast dev: {shown(settings.store)} at {server.address}, worker for {arguments.target}\n")
+        sys.stdout.flush()
+        try:
+            return await keeper.keep(reload=not arguments.no_reload)
+        finally:
+            await server.stop()
     finally:
-        await server.stop()
+        await keeper.end()
+        server.unbind()
+
+
+def _with_way(error: StoreError, store: str, target: str) -> StoreError:
+    """Return the error of a file that an engine has with what can be typed to use that one."""
+    address = holder_of(path_of(store)) if error.code == "store_locked" else ""
+    if not address:
+        return error
+    return StoreError(
+        error.code,
+        error.fact,
+        remedy=f"Give that engine a worker: outlast worker start {quote(target)} --server {address}. "
+        f"Look at it: outlast workflow list --server {address}. "
+        "Or stop it first, or use a file of its own: --store sqlite:///other.db",
+    )
 
 
 class Keeper:
@@ -95,17 +126,31 @@ class Keeper:
             os._exit(exits.INTERRUPTED)
         self._told.set()
 
+    async def begin(self) -> int | None:
+        """Start the first worker; return None once its app is loaded, the exit code when it has none or all was ended."""
+        first = await self._start()
+        self._children = [first]
+        if await first.has_loaded(self._told):
+            return None
+        if self._told.is_set():
+            return exits.DONE
+        code = first.ended.result() if first.ended is not None else 0
+        return code if code in _SAID_WHY else None  # what died of itself is started again
+
     async def keep(self, *, reload: bool) -> int:
-        """Run until told to stop, or until the workers do not stay up; return the exit code."""
+        """Run until told to stop, or until the workers do not stay up; return the exit code. It was begun before."""
         watching = asyncio.create_task(self._follow_edits(), name="dev-edits") if reload else None
         try:
-            first = [await self._start() for _ in range(self._count)]
-            self._children = first
+            self._children += [await self._start() for _ in range(self._count - 1)]
             return await self._keep_alive()
         finally:
             if watching is not None:
                 watching.cancel()
-            await asyncio.gather(*(child.stop() for child in self._children), *self._leaving)
+            await self.end()
+
+    async def end(self) -> None:
+        """Return when every worker has ended."""
+        await asyncio.gather(*(child.stop() for child in self._children), *self._leaving)
 
     async def _start(self) -> Child:
         self._started += 1

@@ -4,7 +4,7 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from outlast.cli import exits
 from outlast.cli.arguments import Arguments
@@ -31,6 +31,9 @@ from outlast.server.checkup import (
 from outlast.server.settings import check_all
 from outlast.server.sources import Sources
 from outlast.store.base import StoreError
+
+if TYPE_CHECKING:
+    from outlast.store.postgres.vacuum import Holder
 
 CLOCK_OFF: Final = 2 * SECOND  # of what the store has seen: it is no slip of the wire any more
 KINDS_MAX: Final = 20  # queues and types that are asked about
@@ -68,6 +71,7 @@ async def _findings(arguments: Arguments) -> list[Finding]:
         found += _of_store(given)
         found += await _of_blobs(given)
         found += [finding async for finding in _of_database(given)]
+        found += await _of_standing(given)
     found += [finding async for finding in _of_what_runs(arguments)]
     return found
 
@@ -100,7 +104,7 @@ async def _of_blobs(given: Sources) -> list[Finding]:
 
 
 async def _of_database(given: Sources) -> AsyncIterator[Finding]:
-    from outlast.server.looking import weak_points_of
+    from outlast.server.looking import set_aside_in, vacuum_held_in, weak_points_of
     from outlast.server.stores import is_postgres
 
     url = given.text("store")
@@ -118,6 +122,66 @@ async def _of_database(given: Sources) -> AsyncIterator[Finding]:
         )  # fmt: skip
     else:
         yield Finding("store", "store", Level.OK, f"{shown} answers, and keeps what it acknowledges")
+    try:
+        count, trouble = await set_aside_in(url)
+    except (Refusal, StoreError):
+        count, trouble = 0, ""  # what keeps it from being read is said where what runs is looked at
+    if count:
+        yield Finding(
+            "intake_set_aside", "intake", Level.PROBLEM,
+            f"of what transactions enqueued, {count} could not be taken; the first: {trouble}",
+            "Mend it, then set trouble to '' in outlast.intake (and offered_at to null if its answer was lost), or delete "
+            "the row there.",
+        )  # fmt: skip
+    try:
+        held, over = await vacuum_held_in(url)
+    except (Refusal, StoreError):
+        return  # as above
+    for holder in held:
+        fact, remedy = _of_holder(holder)
+        more = f": rows that are over stay, {over:,} by now, and commits slow down with them"
+        yield Finding("vacuum_held_back", "vacuum", Level.PROBLEM, clean(fact) + more, clean(remedy))
+
+
+def _of_holder(holder: "Holder") -> tuple[str, str]:
+    """Return who keeps a database from removing rows, and how that ends."""
+    whose = f" of {holder.owner}" if holder.owner else ""
+    told = ", ".join(filter(None, (holder.program, holder.state)))
+    since = f"{holder.xids:,} transactions"
+    match holder.kind:
+        case "session":
+            fact = f"session {holder.pid}{whose} ({told}) has had a transaction open for {span(holder.nanos)}"
+            return fact, f"End it where it was begun, or: SELECT pg_terminate_backend({holder.pid})"
+        case "prepared":
+            gid = _literal(holder.name)
+            fact = f"the prepared transaction {gid}{whose} has waited for {span(holder.nanos)}"
+            return fact, f"COMMIT PREPARED {gid}, or ROLLBACK PREPARED {gid}"
+        case "slot":
+            fact = f"the replication slot {holder.name} is {since} behind"
+            drop = f"SELECT pg_drop_replication_slot({_literal(holder.name)})"
+            return fact, f"Let its reader go on, or if that is gone: {drop}"
+        case _:
+            fact = f"a query on the standby {told} ({holder.name}) is {since} old"
+            return fact, "End it there, or set hot_standby_feedback to off there."
+
+
+def _literal(text: str) -> str:
+    """Return ``text`` as a literal of SQL, for people to paste."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+async def _of_standing(given: Sources) -> list[Finding]:
+    """Say that the store may not be worked on: its work was moved, or it is a backup or half of something."""
+    from outlast.server.looking import looked_into
+
+    try:
+        async with looked_into(given.text("store")) as opened:
+            refused = opened.refused
+    except StoreError as error:
+        refused = error if error.code == "store_set_aside" else None  # what else is wrong was said of the store
+    except Refusal:
+        return []
+    return [Finding(refused.code, "store", Level.PROBLEM, refused.fact, refused.remedy)] if refused else []
 
 
 async def _of_what_runs(arguments: Arguments) -> AsyncIterator[Finding]:
@@ -228,7 +292,7 @@ async def _of_runs(look: Look, runs: list[WorkflowInfo]) -> AsyncIterator[Findin
         yield Finding(
             "run_held", "runs", Level.PROBLEM,
             f"{clean(run.workflow_id)} ({clean(run.type)}) is held: its code fails with "
-            + clean(f"{failure.type}: {failure.message}"[:120] if failure else "an error"),
+            + clean(failure.said[:120] if failure else "an error"),
             f"outlast why {clean(run.workflow_id)}",
         )  # fmt: skip
     if len(held) > KINDS_MAX:

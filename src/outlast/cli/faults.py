@@ -20,6 +20,10 @@ def told(error: Exception) -> tuple[str, str, str] | None:
             # A module of the user's raised: what it raised, and where, is what is to be mended.
             fact = "\n".join([fact, *places_of(error.__cause__)])
         return error.code, fact, error.remedy
+    if isinstance(error, OSError):
+        what = f" ({error.filename})" if error.filename else ""
+        fact = f"The machine refuses: {error.strerror or str(error) or type(error).__name__}{what}."
+        return "unavailable", fact, "Look at the disk, at where the output goes, and at the limits of this user."
     return None
 
 

@@ -26,6 +26,7 @@ async def _feed(arguments: Arguments) -> int:
     if arguments.limit < 0:
         raise Invalid("invalid_request", f"--limit is {arguments.limit}.", remedy="Give at least 1, or 0 for all.")
     after, left = arguments.after, arguments.limit or sys.maxsize
+    told = 0
     async with reached(arguments) as look:
         while left:
             page = await look.feed(after=after, wait=HELD if arguments.watch else 0.0)
@@ -34,10 +35,15 @@ async def _feed(arguments: Arguments) -> int:
                 put(_line(arguments, event))
             sys.stdout.flush()
             left -= len(events)
+            told += len(events)
             after = page.next if left else events[-1].cursor
             if not page.more and not arguments.watch:
                 break
     if not arguments.watch and mode_of(arguments) == "table":
+        if not told:
+            talk(
+                arguments, "There is no event behind this cursor." if arguments.after else "Nothing was committed yet."
+            )
         talk(arguments, f"Go on from here with: outlast feed --after {after}")
     return exits.DONE
 

@@ -1,8 +1,10 @@
 """What a list or a count asks for: the plain options, and the filter language put together from the others."""
 
 from outlast.cli.arguments import Arguments
+from outlast.cli.given import sources
+from outlast.cli.text import clean
 from outlast.core.errors import Invalid
-from outlast.protocol.transport import RunsAsked, TasksAsked
+from outlast.protocol.transport import ANY_RUNS, ANY_TASKS, RunsAsked, TasksAsked
 
 
 def runs_asked(arguments: Arguments) -> RunsAsked:
@@ -19,6 +21,25 @@ def tasks_asked(arguments: Arguments) -> TasksAsked:
         run_id=arguments.run,
         query=_query(arguments, "enqueued"),
     )
+
+
+def no_runs(arguments: Arguments) -> str:
+    """Return what is said of a list of workflows without a row."""
+    return _none(arguments, "workflow", is_narrow=runs_asked(arguments) != ANY_RUNS)
+
+
+def no_tasks(arguments: Arguments) -> str:
+    """Return what is said of a list of tasks without a row."""
+    return _none(arguments, "task", is_narrow=tasks_asked(arguments) != ANY_TASKS)
+
+
+def _none(arguments: Arguments, noun: str, *, is_narrow: bool) -> str:
+    """Say where it was looked, and how to look wider."""
+    where = f'in namespace "{clean(sources(arguments).text("namespace"))}"'
+    wider = "Other namespaces: outlast namespace list"
+    if not is_narrow:
+        return f"There is no {noun} {where}. {wider}"
+    return f"No {noun} {where} fits what was asked for. All of them: outlast {noun} list. {wider}"
 
 
 def _query(arguments: Arguments, began: str) -> str:

@@ -14,8 +14,12 @@ from outlast.server.sources import CONFIG_VARIABLE, PROFILE_VARIABLE, Sources, f
 def sources(arguments: Arguments, *, without: frozenset[str] = frozenset()) -> Sources:
     """Return where this command's settings come from; flags of settings in ``without`` are left out. Raises Invalid."""
     environ = os.environ
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        raise Invalid("invalid_request", "The current folder is gone.", remedy="Change to one that is there.") from None
     file = find_file(
-        Path.cwd(),
+        here,
         named=getattr(arguments, "config", None) or environ.get(CONFIG_VARIABLE, ""),
         profile=getattr(arguments, "profile", None) or environ.get(PROFILE_VARIABLE, ""),
         table=TABLE,

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sys
+from collections.abc import Mapping
 from typing import Final
 
 from outlast.cli.printing import colours, paint
@@ -44,8 +45,8 @@ class MergedLog:
         root.setLevel(level.upper())
         logging.getLogger("uvicorn").setLevel("ERROR")
 
-    async def follow(self, name: str, stream: asyncio.StreamReader, ready: str, is_ready: asyncio.Event) -> None:
-        """Write what ``stream`` brings until it ends; the line ``ready`` is not written but sets ``is_ready``."""
+    async def follow(self, name: str, stream: asyncio.StreamReader, marks: Mapping[str, asyncio.Event]) -> None:
+        """Write what ``stream`` brings until it ends; a line of ``marks`` is not written but sets its event."""
         rest = b""
         while data := await stream.read(CHUNK):
             *lines, rest = (rest + data).split(b"\n")
@@ -54,8 +55,8 @@ class MergedLog:
                 rest = rest[LINE_BYTES_MAX:]
             for line in lines:
                 text = line.decode(errors="replace").rstrip("\r")
-                if text == ready:
-                    is_ready.set()
+                if (mark := marks.get(text)) is not None:
+                    mark.set()
                 else:
                     self.line(name, text)
         if rest:

@@ -2,8 +2,10 @@
 
 import argparse
 import io
+import os
 import sys
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Final, NoReturn
 
 from outlast.cli import exits
@@ -13,6 +15,17 @@ from outlast.cli.verbs import VERBS
 
 ALIASES: Final = {"ls": "list"}
 SHORT: Final = {"start": ("workflow", "start"), "enqueue": ("task", "enqueue"), "worker": ("worker", "start")}
+MEANT: Final = {  # what other tools call it
+    "run": ("dev", "worker start"),
+    "up": ("dev", "serve"),
+    "server": ("serve", "dev"),
+    "new": ("init",),
+    "create": ("init", "namespace create"),
+    "status": ("doctor", "workflow list"),
+    "ps": ("worker list", "workflow list"),
+    "logs": ("feed", "workflow history"),
+    "demo": ("tour",),
+}
 SCHEMA_FLAG: Final = "--json-schema"
 WORDS_MAX: Final = 2  # of a verb
 
@@ -26,6 +39,14 @@ class _Parser(argparse.ArgumentParser):
 
 def run(argv: list[str]) -> int:
     """Parse ``argv``, run the verb, and return the exit code."""
+    _open_streams()
+    for n, word in enumerate(argv, 1):
+        if not word.isprintable() and _is_no_text(word):
+            return exits.complain(
+                "invalid_request",
+                f"Argument {n} of the command is no text in {sys.getfilesystemencoding()}.",
+                "Write it in UTF-8, in a locale that has it, as LC_ALL=C.UTF-8.",
+            )
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a sign shows a question mark
@@ -46,6 +67,22 @@ def run(argv: list[str]) -> int:
     if unknown:
         return _unknown(verb, parser, unknown[0])
     return _guarded(verb, arguments)
+
+
+def _open_streams() -> None:
+    """Have each standard stream that the caller closed lead nowhere: what is opened later must not take its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - for as long as we run
+
+
+def _is_no_text(word: str) -> bool:
+    """Return whether ``word`` stands for bytes that the encoding of the system does not have."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def parser_of(verb: Verb) -> argparse.ArgumentParser:
@@ -81,6 +118,8 @@ def _guarded(verb: Verb, arguments: Arguments) -> int:
         complaint = told(error)
         if complaint is None:
             raise
+        if isinstance(error, OSError):
+            sys.stdout = io.StringIO()  # it may be what could not be written to, and would be flushed once more
         return exits.complain(*complaint)
     return code
 
@@ -113,6 +152,8 @@ def _unknown(verb: Verb, parser: argparse.ArgumentParser, said: str) -> int:
 
 
 def _without_verb(argv: list[str]) -> int:
+    if len(argv) > 1 and argv[0] == "help":
+        return run([*argv[1:], "--help"])
     if not argv or argv[0] in {"-h", "--help", "help"}:
         sys.stdout.write(_overview(VERBS))
         return exits.DONE if argv else exits.USAGE
@@ -128,14 +169,15 @@ def _without_verb(argv: list[str]) -> int:
     known = [" ".join(verb.words) for verb in nouns or VERBS]
     ends = [" ".join(verb.words) for verb in VERBS if len(verb.words) > 1 and verb.words[-1] == said]
     near = (
-        ends[:3]
+        list(MEANT.get(said, ()))
+        or ends[:3]
         or get_close_matches(" ".join(argv[:2]), known, n=1, cutoff=0.8)
         or get_close_matches(said, known, cutoff=0.4)
     )
     return exits.complain(
         "invalid_request",
         f'There is no command "{said}".',
-        f"Did you mean: {', '.join(near)}?" if near else "See outlast --help",
+        f"Did you mean: {', '.join(f'outlast {name}' for name in near)}?" if near else "See outlast --help",
     )
 
 

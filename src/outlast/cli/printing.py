@@ -42,6 +42,7 @@ def put(text: str) -> None:
 def talk(arguments: Arguments, text: str) -> None:
     """Write a sentence to stderr, unless told to be quiet."""
     if not getattr(arguments, "quiet", False):
+        sys.stdout.flush()  # where both go to one place, it is told in the order in which it was said
         sys.stderr.write(text + "\n")
 
 
@@ -60,6 +61,14 @@ def rows_text(
     if mode == "id":
         return "".join(_id_line(getattr(item, id)) for item in items)
     return table_text(heads, [row(item) for item in items])
+
+
+def tells_none(arguments: Arguments, said: str) -> bool:
+    """Say on stderr that a list has nothing; return False where that is no answer: JSON has no lines, a watch its headings."""
+    if mode_of(arguments) == "json" or getattr(arguments, "watch", False):
+        return False
+    talk(arguments, said)
+    return True
 
 
 def _id_line(id: str) -> str:

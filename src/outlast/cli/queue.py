@@ -4,7 +4,7 @@ import asyncio
 from typing import Final
 
 from outlast.cli.arguments import Arguments
-from outlast.cli.printing import json_line, mode_of, rows_text, table_text, talk
+from outlast.cli.printing import json_line, mode_of, rows_text, table_text, talk, tells_none
 from outlast.cli.reach import reached
 from outlast.cli.text import ago, clean
 from outlast.cli.watching import STILL, Render, shown
@@ -15,6 +15,11 @@ from outlast.protocol.transport import QueueInfo
 
 QUEUE_HEADS: Final = ("QUEUE", "READY", "DELAYED", "LEASED", "HELD", "UNCERTAIN", "TURNS", "OLDEST", "TYPES")
 WORKER_HEADS: Final = ("WORKER", "QUEUES", "TASKS", "WORKFLOWS", "FREE", "LEASES", "SEEN", "BUILD")
+NO_QUEUES: Final = (
+    "No queue has open work. One by its name, also an empty one: outlast queue show NAME. "
+    "Other namespaces: outlast namespace list"
+)
+NO_WORKERS: Final = "The engine has heard of no such worker since it started. Start one: outlast worker start APP"
 
 
 def list_(arguments: Arguments) -> int:
@@ -63,6 +68,8 @@ def _types_of(info: QueueInfo) -> list[str]:
 
 
 def _queues_listed(arguments: Arguments, infos: tuple[QueueInfo, ...], now: int) -> str:
+    if not infos and tells_none(arguments, NO_QUEUES):
+        return ""
     if mode_of(arguments) != "table":
         return rows_text(arguments, [queue_out(info) for info in infos], (), lambda _: (), id="name")
     return table_text(QUEUE_HEADS, [_queue_row(info, now) for info in infos])
@@ -99,6 +106,8 @@ async def _workers(arguments: Arguments) -> int:
 
 
 def _workers_listed(arguments: Arguments, infos: tuple[WorkerInfo, ...], now: int) -> str:
+    if not infos and tells_none(arguments, NO_WORKERS):
+        return ""
     if mode_of(arguments) != "table":
         return rows_text(arguments, [worker_out(info) for info in infos], (), lambda _: (), id="worker")
     return table_text(WORKER_HEADS, [_worker_row(info, now) for info in infos])
@@ -119,4 +128,4 @@ def _worker_row(info: WorkerInfo, now: int) -> tuple[str, ...]:
 
 def _seen(info: WorkerInfo, now: int) -> str:
     # It polls again and again: that is no news.
-    return "" if now == STILL else ago(info.seen_at, now)
+    return "" if now == STILL else ago(info.seen_at, now) if info.seen_at else "not since the start"

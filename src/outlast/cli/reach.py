@@ -32,7 +32,7 @@ from outlast.server.places import BlobPlace, place_from
 if TYPE_CHECKING:
     from outlast.server.looking import Opened
 
-REACH_WITHIN: Final = 5.0  # seconds
+REACH_WITHIN: Final = 5.0  # seconds: somebody waits at a terminal
 LOOK_EVERY: Final = 0.5  # seconds between looks into a file for what a feed has new
 
 
@@ -95,7 +95,7 @@ class Remote:
 
     async def attempts(self, task_id: str) -> tuple[Attempt, ...]:
         """Return how the leases of a task ended."""
-        return await self._transport.read_attempts(task_id)
+        return self._opener.open_texts(await self._transport.read_attempts(task_id))
 
     async def runs(self, asked: RunsAsked, *, cursor: str, limit: int) -> Listing:
         """Return a page of runs."""
@@ -158,7 +158,7 @@ class Direct:
 
     async def attempts(self, task_id: str) -> tuple[Attempt, ...]:
         """Return how the leases of a task ended."""
-        return await self._reader.read_attempts(self._namespace, task_id)
+        return self._opener.open_texts(await self._reader.read_attempts(self._namespace, task_id))
 
     async def runs(self, asked: RunsAsked, *, cursor: str, limit: int) -> Listing:
         """Return a page of runs."""
@@ -231,7 +231,7 @@ async def reached(arguments: Arguments, *, write: bool = False) -> AsyncGenerato
     if address:
         from outlast.sdk.http import HttpTransport
 
-        transport = HttpTransport(address, namespace=namespace, token=token)
+        transport = HttpTransport(address, namespace=namespace, token=token, patience=REACH_WITHIN)
         try:
             yield Remote(transport, address, opener)
         finally:
@@ -242,6 +242,8 @@ async def reached(arguments: Arguments, *, write: bool = False) -> AsyncGenerato
     place = place_from(found)
     async with looked_into(url, place) as opened:  # it says what is wrong with the store, and makes none
         if not write:
+            if opened.refused is not None and opened.refused.code == "store_moved":
+                talk(arguments, f"{opened.refused.fact} What is shown is as it was then.")
             yield Direct(opened, namespace, opener)
             return
         name = opened.shown

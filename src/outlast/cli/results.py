@@ -5,14 +5,14 @@ import sys
 
 from outlast.cli import exits
 from outlast.cli.arguments import Arguments
-from outlast.cli.printing import json_line, mode_of, put
+from outlast.cli.printing import json_line, mode_of, put, talk
 from outlast.cli.reach import Look, reached
 from outlast.cli.text import clean
 from outlast.cli.values import span_of
 from outlast.cli.why import is_open
 from outlast.core.errors import Conflict, Unavailable
 from outlast.core.inputs import AwaitTask, AwaitWorkflow
-from outlast.core.payload import Payloads, reason_of
+from outlast.core.payload import Payloads, is_withheld, reason_of
 from outlast.core.replies import RunStatus, TaskOutcomeReply, WorkflowOutcome
 from outlast.core.units import SECOND
 from outlast.gateway.given import FailureOut, OutcomeOut, TaskOutcomeOut
@@ -45,6 +45,8 @@ async def workflow_result(arguments: Arguments, look: Look, workflow_id: str, ru
     """Print the result of a workflow once it has one."""
     info = await look.workflow(workflow_id, run_id)
     if info.status in {RunStatus.RUNNING, RunStatus.CONTINUED_AS_NEW}:
+        if info.task_failure is not None or not info.polled:
+            _stands_still(arguments, workflow_id, info.why)
         try:
             reply = await look.send(AwaitWorkflow(workflow_id=workflow_id, run_id=run_id), wait=_wait(arguments))
         except Unavailable as error:
@@ -62,6 +64,8 @@ async def task_result(arguments: Arguments, look: Look, task_id: str) -> int:
     """Print the result of a task once it has one."""
     info = await look.task(task_id)
     if is_open(info):
+        if not info.polled:
+            _stands_still(arguments, task_id, info.why)
         try:
             reply = await look.send(AwaitTask(task_id=task_id), wait=_wait(arguments))
         except Unavailable as error:
@@ -89,6 +93,8 @@ def refuse_closed(arguments: Arguments, result: Payloads) -> None:
         if not code and not is_closed(payload):
             continue
         remedy = "Set payloads.codecs and payloads.keys as the app has them, or see it as it is stored: --json"
+        if is_withheld(payload):
+            remedy = "Use a token that may see values."
         if payload.blob:
             remedy = "Restore it where it is looked for; the setting blobs says where."
         raise Conflict(code or "payload_locked", f"The result is {told(payload)}. {why}".strip(), remedy=remedy)
@@ -97,6 +103,11 @@ def refuse_closed(arguments: Arguments, result: Payloads) -> None:
 def _wait(arguments: Arguments) -> float | None:
     """Return the seconds that --wait gives, None for as long as it takes."""
     return span_of(arguments.wait, what="--wait") / SECOND if arguments.wait else None
+
+
+def _stands_still(arguments: Arguments, id: str, why: str) -> None:
+    """Say what is waited for, where it will not come by itself: a wait without a word looks as if all went well."""
+    talk(arguments, f"{clean(id)} waits for {clean(why.removesuffix('.'))}; see outlast why {clean(id)}")
 
 
 def _waited(arguments: Arguments, id: str, error: Unavailable) -> int:

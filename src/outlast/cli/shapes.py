@@ -113,14 +113,65 @@ class WrittenOut(msgspec.Struct, kw_only=True):
     dry_run: bool = False
 
 
+class MoveOut(msgspec.Struct, kw_only=True):
+    """``did``: "move", "finish" (one that was cut off), "nothing" (it was moved before), "take_back". ``rows`` by kind.
+
+    ``incarnation`` is what work goes on under: workers of an earlier one are refused.
+    """
+
+    source: str
+    target: str
+    did: str
+    rows: dict[str, int]
+    payloads: int
+    incarnation: int
+    dry_run: bool = False
+
+
+class BackupOut(msgspec.Struct, kw_only=True):
+    """``size`` is that of the file in bytes, without the payloads beside it."""
+
+    store: str
+    backup: str
+    rows: dict[str, int]
+    payloads: int
+    size: int
+    dry_run: bool = False
+
+
+class RestoreOut(msgspec.Struct, kw_only=True):
+    """``verified``: the backup said what must be in it, and it was. ``before``: what the replaced file is kept as."""
+
+    backup: str
+    store: str
+    rows: dict[str, int]
+    payloads: int
+    incarnation: int
+    before: str
+    verified: bool
+    dry_run: bool = False
+
+
+class PendingOut(msgspec.Struct, kw_only=True):
+    """A migration that the store lacks, and what it does."""
+
+    number: int
+    name: str
+    does: str
+
+
 class MigrationOut(msgspec.Struct, kw_only=True):
-    """The schema that the store had, and the one it has now or, with --check or --dry-run, would have."""
+    """The schema that the store had, and the one it has now or, with --plan, --check or --dry-run, would have.
+
+    ``pending`` are the migrations between the two.
+    """
 
     store: str
     before: int
     after: int
     copy: str
     dry_run: bool = False
+    pending: tuple[PendingOut, ...] = ()
 
 
 class VersionOut(msgspec.Struct, kw_only=True):

@@ -1,9 +1,11 @@
 """The shop of ``outlast tour``: a program as users write it, in which something of every kind goes on."""
 
 from outlast import App, Fatal, Retry, Signal, workflow
+from outlast.sdk.failures import show_code_of
 
 QUEUE = "shop"  # the one that the tour's worker polls
 
+show_code_of(__file__)
 app = App(namespace="default", queues=[QUEUE])
 approve = Signal("approve", dict[str, str])
 

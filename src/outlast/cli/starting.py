@@ -17,6 +17,7 @@ from outlast.cli.reach import Look, reached
 from outlast.cli.results import task_result, workflow_result
 from outlast.cli.shapes import EnqueueOut, StartOut
 from outlast.cli.text import clean, span
+from outlast.cli.unpolled import Wanted, tell_unpolled
 from outlast.cli.values import payload_of, span_of, tags_of
 from outlast.core.errors import Invalid, Refusal
 from outlast.core.inputs import EnqueueTask, EnqueueTasks, IfClosed, IfOpen, StartWorkflow
@@ -76,14 +77,15 @@ async def _start(arguments: Arguments, request: StartWorkflow) -> int:
         assert isinstance(reply, WorkflowStarted)
         out = StartOut(id=reply.workflow_id, run_id=reply.run_id, started=reply.started, replayed=reply.replayed)
         was = "was running" if not reply.started else "had been started by this key" if reply.replayed else "started"
+        said = f"{clean(reply.workflow_id)} {was}, run {reply.run_id}"
         if arguments.wait is None:
-            put(
-                json_line(out)
-                if mode_of(arguments) == "json"
-                else f"{clean(reply.workflow_id)} {was}, run {reply.run_id}\n"
-            )
+            put(json_line(out) if mode_of(arguments) == "json" else f"{said}\n")
+        else:
+            talk(arguments, said)
+        if not reply.polled:
+            await tell_unpolled(arguments, look, {Wanted("workflow", request.queue, request.type)})
+        if arguments.wait is None:
             return exits.DONE
-        talk(arguments, f"{clean(reply.workflow_id)} {was}, run {reply.run_id}")
         return await workflow_result(arguments, look, reply.workflow_id, reply.run_id)
 
 
@@ -126,8 +128,12 @@ async def _enqueue(arguments: Arguments, request: EnqueueTask) -> int:
         was = "had been enqueued by this key" if reply.replayed else "enqueued"
         if arguments.wait is None:
             put(json_line(out) if mode_of(arguments) == "json" else f"{reply.task_id} {was}\n")
+        else:
+            talk(arguments, f"{reply.task_id} {was}")
+        if not reply.polled:
+            await tell_unpolled(arguments, look, {Wanted("task", request.queue, request.type)})
+        if arguments.wait is None:
             return exits.DONE
-        talk(arguments, f"{reply.task_id} {was}")
         return await task_result(arguments, look, reply.task_id)
 
 
@@ -135,28 +141,36 @@ async def _enqueue_file(arguments: Arguments) -> int:
     """Send a file in chunks; the last sentence says how many were taken."""
     file: TextIO = sys.stdin if arguments.file == "-" else _opened(arguments.file)
     done = refused = 0
+    unpolled: set[Wanted] = set()
     began = said_at = time.monotonic()
     with file:
         async with reached(arguments, write=not arguments.dry_run) as look:
             for chunk in _chunks(_read(arguments, file)):
-                outs = await _sent(arguments, look, chunk)
+                outs = await _sent(arguments, look, chunk, unpolled)
                 refused += sum(1 for out in outs if out.error)
                 done += sum(1 for out in outs if not out.error)
                 _tell(arguments, outs)
                 if sys.stderr.isatty() and time.monotonic() - said_at > PROGRESS_EVERY:
                     said_at = time.monotonic()
                     talk(arguments, f"{done:,} enqueued, {refused:,} refused, {done / (said_at - began):,.0f}/s")
+            await tell_unpolled(arguments, look, unpolled)
     verb = "would enqueue" if arguments.dry_run else "enqueued"
     rest = f", {refused:,} refused" if refused else ""
     talk(arguments, f"{verb} {done:,} tasks in {span(int((time.monotonic() - began) * 1e9))}{rest}")
     return exits.REFUSED if refused else exits.DONE
 
 
-async def _sent(arguments: Arguments, look: Look, chunk: list[EnqueueTask]) -> list[EnqueueOut]:
+async def _sent(arguments: Arguments, look: Look, chunk: list[EnqueueTask], unpolled: set[Wanted]) -> list[EnqueueOut]:
+    """Send one chunk and add to ``unpolled`` what of it nobody polls for."""
     if arguments.dry_run:
         return [EnqueueOut(id="", replayed=False, dry_run=True) for _ in chunk]
     reply = await look.send(EnqueueTasks(items=tuple(chunk)), wait=None)
     assert isinstance(reply, TasksEnqueued)
+    unpolled |= {
+        Wanted("task", item.queue, item.type)
+        for item, said in zip(chunk, reply.items, strict=True)
+        if not isinstance(said, Refused) and not said.polled
+    }
     return [
         EnqueueOut(id="", replayed=False, error=item.code)
         if isinstance(item, Refused)
@@ -180,7 +194,7 @@ def _opened(name: str) -> TextIO:
 
 
 def _read(arguments: Arguments, file: TextIO) -> Iterator[EnqueueTask]:
-    for number, text in enumerate(file, 1):
+    for number, text in _lines(arguments, file):
         if not text.strip():
             continue
         try:
@@ -198,6 +212,19 @@ def _read(arguments: Arguments, file: TextIO) -> Iterator[EnqueueTask]:
             yield _task(arguments, line, inputs)
         except Refusal as error:
             raise Invalid(error.code, f"Line {number} of {arguments.file}: {error.fact}", remedy=error.remedy) from None
+
+
+def _lines(arguments: Arguments, file: TextIO) -> Iterator[tuple[int, str]]:
+    number = 0
+    try:
+        for number, text in enumerate(file, 1):
+            yield number, text
+    except UnicodeDecodeError:
+        raise Invalid(
+            "invalid_request",
+            f"{arguments.file} is no UTF-8 behind line {number}.",
+            remedy="Write it in UTF-8; what stands in the lines before may be enqueued.",
+        ) from None
 
 
 def _chunks(items: Iterator[EnqueueTask]) -> Iterator[list[EnqueueTask]]:

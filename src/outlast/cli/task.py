@@ -6,14 +6,14 @@ from typing import Final
 
 from outlast.cli import exits
 from outlast.cli.arguments import Arguments
-from outlast.cli.filters import tasks_asked
-from outlast.cli.printing import json_line, mode_of, put, rows_text, table_text, talk
+from outlast.cli.filters import no_tasks, tasks_asked
+from outlast.cli.printing import json_line, mode_of, put, rows_text, table_text, talk, tells_none
 from outlast.cli.reach import Look, reached
 from outlast.cli.shapes import TaskShown
-from outlast.cli.text import ago, span
+from outlast.cli.text import ago, clean, cut, span
 from outlast.cli.watching import Render, shown
 from outlast.cli.why import is_open, lines_of_task, with_why
-from outlast.cli.workflow import counted
+from outlast.cli.workflow import ENDING_SHOWN, counted
 from outlast.core.errors import Invalid
 from outlast.core.replies import TaskInfo
 from outlast.gateway.giving import attempt_out, task_out
@@ -23,6 +23,7 @@ from outlast.protocol.transport import Attempt
 PAGE: Final = 500
 HEADS: Final = ("TASK", "TYPE", "QUEUE", "STATE", "ATTEMPT", "ENQUEUED", "RESULT OR LAST ERROR")
 ATTEMPT_HEADS: Final = ("ATTEMPT", "OUTCOME", "STARTED", "TOOK", "WORKER", "ERROR")
+NO_ATTEMPTS: Final = "No attempt of it has ended. What it waits for: outlast why {}"
 
 
 def list_(arguments: Arguments) -> int:
@@ -58,6 +59,8 @@ async def _page(arguments: Arguments, look: Look) -> tuple[list[TaskInfo], bool]
 
 
 def _listed(arguments: Arguments, infos: list[TaskInfo], now: int) -> str:
+    if not infos and tells_none(arguments, no_tasks(arguments)):
+        return ""
     if mode_of(arguments) != "table":
         return rows_text(arguments, [task_out(info) for info in infos], (), lambda _: ())
     return table_text(HEADS, [_row(info, now) for info in infos])
@@ -66,7 +69,15 @@ def _listed(arguments: Arguments, infos: list[TaskInfo], now: int) -> str:
 def _row(info: TaskInfo, now: int) -> tuple[str, ...]:
     attempt = f"{info.attempt} of {info.attempts_max}" if info.attempts_max else str(info.attempt)
     said = f"{info.failure.type}: {info.failure.message}" if info.failure else ", ".join(map(told, info.result))
-    return info.task_id, info.type, info.queue, info.state.value, attempt, ago(info.enqueued_at, now), said[:80]
+    return (
+        info.task_id,
+        info.type,
+        info.queue,
+        info.state.value,
+        attempt,
+        ago(info.enqueued_at, now),
+        cut(said, ENDING_SHOWN),
+    )
 
 
 def count(arguments: Arguments) -> int:
@@ -98,16 +109,19 @@ async def look_at(arguments: Arguments, look: Look) -> int:
         info = await look.task(arguments.id)
         attempts = await look.attempts(arguments.id)
         code = None if is_open(info) else exits.of_state(info.state)
-        return lambda now: _shown(arguments, info, attempts, now), code if arguments.watch else exits.DONE
+        served = bool(look.address)
+        return lambda now: _shown(
+            arguments, info, attempts, now, served=served
+        ), code if arguments.watch else exits.DONE
 
     return await shown(arguments, once)
 
 
-def _shown(arguments: Arguments, info: TaskInfo, attempts: tuple[Attempt, ...], now: int) -> str:
+def _shown(arguments: Arguments, info: TaskInfo, attempts: tuple[Attempt, ...], now: int, *, served: bool) -> str:
     if mode_of(arguments) == "json":
         outs = tuple(attempt_out(attempt) for attempt in attempts)
         return json_line(TaskShown(task=task_out(with_why(info)), attempts=outs))
-    lines = "\n".join(lines_of_task(info, now=now)) + "\n"
+    lines = "\n".join(lines_of_task(info, now=now, served=served)) + "\n"
     return f"{lines}\n{_attempts_table(attempts, now)}" if attempts else lines
 
 
@@ -121,7 +135,7 @@ async def _attempts(arguments: Arguments) -> int:
         found = await look.attempts(arguments.id)
     if mode_of(arguments) == "json":
         put("".join(json_line(attempt_out(attempt)) for attempt in found))
-    else:
+    elif found or not tells_none(arguments, NO_ATTEMPTS.format(clean(arguments.id))):
         put(_attempts_table(found, time.time_ns()))  # noqa: TID251 - the watch of the person who reads it
     return exits.DONE
 

@@ -16,9 +16,9 @@ _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 def span(nanoseconds: int) -> str:
     """Return "30 ms", "1.3 s", "4 m 12 s", "2 h 3 m", "3 d 4 h"."""
     seconds = max(0, nanoseconds) / 1e9
-    if seconds < 1:
+    if round(seconds * 1000) < 1000:  # noqa: PLR2004 - as it is shown: what is rounded to the next unit is told in that
         return f"{seconds * 1000:.0f} ms"
-    if seconds < 10:  # noqa: PLR2004 - tenths say something only there
+    if round(seconds, 1) < 10:  # noqa: PLR2004 - tenths say something only there
         return f"{seconds:.1f} s"
     left = round(seconds)
     parts: list[str] = []

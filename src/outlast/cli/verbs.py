@@ -77,7 +77,7 @@ _WORKFLOWS: Final = (
     Verb(
         ("workflow", "list"), "List workflows, newest first.", "workflow:list_",
         (*_RUN_FILTER, _LIMIT, *WATCH, *WHERE, *OUTPUT), "WorkflowOut",
-        ("outlast workflow list --status failed -o id | outlast workflow cancel - --yes",),
+        ("outlast workflow list --status running --type order -o id | outlast workflow cancel - --dry-run",),
     ),
     Verb(
         ("workflow", "count"), "Count workflows.", "workflow:count", (*_RUN_FILTER, *WHERE, JSON, QUIET), "CountOut"

@@ -1,5 +1,6 @@
 """The commands that run something, and those that look at the whole."""
 
+import argparse
 from typing import Final
 
 from outlast.cli.verb import CONFIG, DRY_RUN, JSON, NAMESPACE, QUIET, WATCH, WHERE, Verb, option, setting
@@ -11,7 +12,27 @@ _PORT: Final = option("--port", metavar="PORT", help="port only; 0 picks a free 
 _LOG: Final = (setting("log.level", metavar="LEVEL"), setting("log.format", metavar="FORMAT"))
 _TARGET: Final = option("target", metavar="APP", help="app.py, package.module, or either with :app")
 
+_KINDS: Final = ("script", "fastapi", "django")
+
+
+def _kind(said: str) -> str:
+    if said not in _KINDS:
+        raise argparse.ArgumentTypeError(
+            f"{said!r} is none of {', '.join(_KINDS)}; a folder is named so: --folder {said}"
+        )
+    return said
+
+
 RUN_VERBS: Final = (
+    Verb(
+        ("dev",), "Engine, HTTP API and worker for one app, on this machine.", "dev:dev",
+        (
+            _TARGET, _STORE, _LISTEN, _PORT, _OWN_NAMESPACE, setting("worker.queues", several=True),
+            option("--workers", type=int, default=1, metavar="N", help="worker processes (default: 1)"),
+            option("--no-reload", action="store_true", help="do not follow edits of the code"),
+            *_LOG, *CONFIG,
+        ), "", ("outlast dev app.py",),
+    ),
     Verb(
         ("serve",), "Run the engine and its HTTP API.", "serve:serve",
         (
@@ -28,22 +49,13 @@ RUN_VERBS: Final = (
             *_LOG, *CONFIG,
         ), "", ("outlast worker start app.py --queue images",),
     ),
-    Verb(
-        ("dev",), "Engine, HTTP API and worker for one app, on this machine.", "dev:dev",
-        (
-            _TARGET, _STORE, _LISTEN, _PORT, _OWN_NAMESPACE, setting("worker.queues", several=True),
-            option("--workers", type=int, default=1, metavar="N", help="worker processes (default: 1)"),
-            option("--no-reload", action="store_true", help="do not follow edits of the code"),
-            *_LOG, *CONFIG,
-        ), "", ("outlast dev app.py",),
-    ),
 )  # fmt: skip
 
 BEGIN_VERBS: Final = (
     Verb(
         ("init",), "Write a project that runs: a script, or with FastAPI or Django.", "init:init",
         (
-            option("kind", nargs="?", default="script", choices=("script", "fastapi", "django"), help="(default: script)"),
+            option("kind", nargs="?", default="script", choices=_KINDS, type=_kind, help="(default: script)"),
             option("--folder", default=".", metavar="DIR", help="where (default: here)"),
             DRY_RUN, JSON, QUIET,
         ), "WrittenOut", ("outlast init", "outlast init fastapi --folder shop"),
@@ -99,8 +111,37 @@ LOOK_VERBS: Final = (
     ),
     Verb(
         ("migrate",), "Bring a store to the schema of this version; a copy of it is kept.", "migrate:migrate",
-        (_STORE, option("--check", action="store_true", help="end with 7 when it is behind"), DRY_RUN, *CONFIG, JSON),
-        "MigrationOut",
+        (
+            _STORE,
+            option("--plan", action="store_true", help="list what is to be done, with what it does, and do nothing"),
+            option("--check", action="store_true", help="as --plan, and end with 7 when there is something"),
+            DRY_RUN, *CONFIG, JSON,
+        ), "MigrationOut", ("outlast migrate --plan", "outlast migrate --check --store postgresql://db.internal/work"),
+    ),
+    Verb(
+        ("move",), "Bring the work of one store to another; the first one then takes none.", "move:move",
+        (
+            option("source", metavar="FROM", help="sqlite:///FILE or postgresql://HOST/DATABASE, with no engine running"),
+            option("target", nargs="?", default="", metavar="TO", help="a store that is empty or new"),
+            option("--take-back", action="store_true", help="have FROM, which was moved, take work again as it was then"),
+            option("--reason", default="", metavar="TEXT", help="why; FROM tells it to whoever opens it"),
+            DRY_RUN, *CONFIG, JSON, QUIET,
+        ), "MoveOut",
+        ("outlast move sqlite:///outlast.db postgresql://me@db.internal/work --dry-run",),
+    ),
+    Verb(
+        ("backup",), "Keep a store in a file, also while an engine works on it.", "backup:backup",
+        (option("file", metavar="FILE", help="a new file"), _STORE, DRY_RUN, *CONFIG, JSON, QUIET), "BackupOut",
+        ("outlast backup monday.db", "outlast backup monday.db --store postgresql://db.internal/work"),
+    ),
+    Verb(
+        ("restore",), "Fill a store from a backup, and refuse the workers of the past.", "backup:restore",
+        (
+            option("file", metavar="FILE", help="what outlast backup made"),
+            _STORE,
+            option("--replace", action="store_true", help="also when the store holds work; a file is kept as it was"),
+            DRY_RUN, *CONFIG, JSON, QUIET,
+        ), "RestoreOut", ("outlast restore monday.db --dry-run",),
     ),
     Verb(
         ("completion",), "Print what completes commands in a shell.", "completion:completion",

@@ -6,8 +6,9 @@ from typing import Final
 
 from outlast.cli import exits
 from outlast.cli.arguments import Arguments
-from outlast.cli.filters import runs_asked
-from outlast.cli.printing import fields_text, json_line, mode_of, put, rows_text, table_text, talk
+from outlast.cli.failing import error_lines
+from outlast.cli.filters import no_runs, runs_asked
+from outlast.cli.printing import fields_text, json_line, mode_of, put, rows_text, table_text, talk, tells_none
 from outlast.cli.reach import Look, reached
 from outlast.cli.shapes import StepOut, WorkflowShown
 from outlast.cli.steps import Step, steps_of
@@ -19,12 +20,13 @@ from outlast.core.errors import Invalid
 from outlast.core.events import Event, WorkflowExecutionStarted
 from outlast.core.replies import RunStatus, WorkflowInfo
 from outlast.gateway.giving import count_out, event_out, workflow_out
-from outlast.gateway.values import instant, told, told_with_schema
+from outlast.gateway.values import error_line, instant, told, told_with_schema
 from outlast.protocol.transport import Count
 
 PAGE: Final = 500
 WHY_ROWS: Final = 40  # rows of a list that are asked what they wait for
 FOLLOW_EVERY: Final = 0.5  # seconds
+ENDING_SHOWN: Final = 80  # columns of a result or an error in a list
 INPUTS_SHOWN: Final = 10  # arguments of a run, each on a line
 
 Recorded = tuple[int, int, Event]
@@ -65,6 +67,8 @@ async def _page(arguments: Arguments, look: Look) -> tuple[list[WorkflowInfo], b
 
 
 def _listed(arguments: Arguments, infos: list[WorkflowInfo], now: int) -> str:
+    if not infos and tells_none(arguments, no_runs(arguments)):
+        return ""
     if mode_of(arguments) != "table":
         return rows_text(arguments, [workflow_out(info) for info in infos], (), lambda _: ())
     rows = [
@@ -73,7 +77,7 @@ def _listed(arguments: Arguments, infos: list[WorkflowInfo], now: int) -> str:
             info.type,
             info.status.value,
             ago(info.started_at, now),
-            waits_for(info, now=now) if info.status is RunStatus.RUNNING else _ending(info),
+            _waiting(info, now) if info.status is RunStatus.RUNNING else _ending(info),
         )
         for info in infos
     ]
@@ -87,7 +91,12 @@ async def _asked(look: Look, info: WorkflowInfo) -> WorkflowInfo:
 
 def _ending(info: WorkflowInfo) -> str:
     said = f"{info.failure.type}: {info.failure.message}" if info.failure else ", ".join(map(told, info.result))
-    return said[:80]
+    return cut(said, ENDING_SHOWN)
+
+
+def _waiting(info: WorkflowInfo, now: int) -> str:
+    held = info.task_failure if info.task_state == "backoff" else None
+    return f"held: {error_line(held)}" if held is not None else waits_for(info, now=now)
 
 
 def count(arguments: Arguments) -> int:
@@ -208,7 +217,7 @@ def run_told(info: WorkflowInfo, events: list[Recorded], steps: list[Step], *, r
         ]
     lines += [f"  result    {clean(cut(told_with_schema(value), VALUE_SHOWN))}" for value in info.result]
     if info.failure is not None:
-        lines.append(f"  failure   {clean(f'{info.failure.type}: {info.failure.message}')}")
+        lines += error_lines("failure", info.failure)
     if raw:
         outs = [(recorded, event_out(*recorded)) for recorded in events]
         rows_raw = [
@@ -228,7 +237,7 @@ def _row(step: Step, info: WorkflowInfo) -> tuple[str, ...]:
                 state, attempt = activity.state.value.replace("_", " "), str(activity.attempt or "")
                 if activity.last_failure is not None:
                     detail = f"{activity.last_failure.type}: {activity.last_failure.message}"
-    return step.kind, step.name, state, attempt, took, detail[:100]
+    return step.kind, step.name, state, attempt, took, detail.partition("\n")[0][:100]
 
 
 def _step_out(step: Step) -> StepOut:

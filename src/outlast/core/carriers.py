@@ -14,9 +14,9 @@ _FIELDS: Final[dict[type, tuple[str, ...]]] = {}
 
 
 @cache
-def carriers(kind: type[msgspec.Struct]) -> tuple[str, ...]:
-    """Return the names of the fields of ``kind`` that may hold a payload, at any depth."""
-    return tuple(name for name, hint in _hints(kind).items() if _may_hold(hint, frozenset()))
+def carriers(kind: type[msgspec.Struct], wanted: tuple[type, ...] = (Payload,)) -> tuple[str, ...]:
+    """Return the names of the fields of ``kind`` that may hold a payload, or what else is ``wanted``, at any depth."""
+    return tuple(name for name, hint in _hints(kind).items() if _may_hold(hint, wanted, frozenset()))
 
 
 def payloads_in(value: object) -> Iterator[Payload]:
@@ -40,7 +40,12 @@ def payloads_in(value: object) -> Iterator[Payload]:
 
 def with_payloads(value: Value, change: Callable[[Payload], Payload]) -> Value:
     """Return ``value`` with ``change`` applied to every payload in it; what has none is returned as it is."""
-    return cast("Value", _changed(value, change))
+    return cast("Value", _changed(value, (Payload,), change))
+
+
+def with_parts(value: Value, wanted: tuple[type, ...], change: Callable[[Any], object]) -> Value:
+    """Return ``value`` with ``change`` applied to every part of a ``wanted`` type; what has none is returned as it is."""
+    return cast("Value", _changed(value, wanted, change))
 
 
 def place_of(value: object, wanted: Payload) -> str:
@@ -56,25 +61,25 @@ def schemas_in(value: object) -> dict[str, str]:
     return {place: said.decode(errors="replace") for place, said in beside if said}
 
 
-def _changed(value: object, change: Callable[[Payload], Payload]) -> object:
-    if isinstance(value, Payload):
+def _changed(value: object, wanted: tuple[type, ...], change: Callable[[Any], object]) -> object:
+    if isinstance(value, wanted):
         return change(value)
     if isinstance(value, msgspec.Struct):
         moved: dict[str, Any] = {}
-        for name in carriers(type(value)):
+        for name in carriers(type(value), wanted):
             inner = getattr(value, name)
             if inner:
-                after = _changed(inner, change)
+                after = _changed(inner, wanted, change)
                 if after is not inner:
                     moved[name] = after
         return msgspec.structs.replace(value, **moved) if moved else value
     if isinstance(value, tuple):
         before = cast("tuple[object, ...]", value)
-        items = tuple(_changed(item, change) for item in before)
+        items = tuple(_changed(item, wanted, change) for item in before)
         return items if any(a is not b for a, b in zip(items, before, strict=True)) else before
     if isinstance(value, dict):
         mapping = cast("dict[str, object]", value)
-        fields = {key: _changed(item, change) for key, item in mapping.items()}
+        fields = {key: _changed(item, wanted, change) for key, item in mapping.items()}
         return fields if any(fields[key] is not mapping[key] for key in mapping) else mapping
     return value
 
@@ -105,11 +110,11 @@ def _hints(kind: type[msgspec.Struct]) -> dict[str, Any]:
     return {name: hints[name] for name in kind.__struct_fields__}
 
 
-def _may_hold(hint: object, visiting: frozenset[type]) -> bool:
-    if hint is Payload:
+def _may_hold(hint: object, wanted: tuple[type, ...], visiting: frozenset[type]) -> bool:
+    if any(hint is kind for kind in wanted):
         return True
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         if hint in visiting:
             return False
-        return any(_may_hold(inner, visiting | {hint}) for inner in _hints(hint).values())
-    return any(_may_hold(inner, visiting) for inner in get_args(hint))
+        return any(_may_hold(inner, wanted, visiting | {hint}) for inner in _hints(hint).values())
+    return any(_may_hold(inner, wanted, visiting) for inner in get_args(hint))

@@ -54,6 +54,8 @@ CODES: Final[dict[str, str]] = {
     "store_locked": "Another engine has the store.",
     "store_newer": "The store was written by a newer version.",
     "store_misplaced": "The place where large payloads are kept is not as the settings say.",
+    "store_moved": "The work of the store was moved to another.",
+    "store_set_aside": "The store is a backup, or has not been filled to its end: it is not worked on.",
     "store_damaged": "The store cannot be read.",
     "timeout": "The answer did not come in time.",
     "denied": "The principal may not do this.",

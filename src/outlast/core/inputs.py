@@ -105,8 +105,11 @@ class TerminateWorkflow(
 class DescribeWorkflow(
     msgspec.Struct, frozen=True, array_like=True, gc=False, tag="describe_workflow", tag_field="kind", kw_only=True
 ):
+    """Without ``run_id``: the run that the start with ``start_request_id`` began or found open; without both the latest."""
+
     workflow_id: str
     run_id: str = ""
+    start_request_id: str = ""
 
 
 class AwaitWorkflow(

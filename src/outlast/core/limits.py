@@ -10,6 +10,9 @@ DESCRIPTION_BYTES_MAX: Final = 1_000
 PAYLOAD_INLINE_BYTES_MAX: Final = 256 * 1024  # above it data goes to the blob store: rows stay small
 PAYLOAD_BYTES_MAX: Final = 2 * 1024 * 1024  # one payload; what is larger belongs in storage of the user's own
 REQUEST_BYTES_MAX: Final = 4 * 1024 * 1024  # one HTTP body
+INTAKE_BODY_BYTES_MAX: Final = (
+    REQUEST_BYTES_MAX - 64 * 1024
+)  # one request in a caller's transaction: it fits into a body later
 WORKFLOW_ID_BYTES_MAX: Final = 1000  # as Temporal allows; ids are keys of indexes
 NAME_BYTES_MAX: Final = 255  # types, queues, signal names, keys' scopes
 KEY_BYTES_MAX: Final = 1000
@@ -92,7 +95,7 @@ NAMES_MAX: Final = 20_000  # (queue, type) pairs that workers poll for, and as m
 QUEUES_MAX: Final = 10_000  # task queues of one namespace that have ever had a task: each has stored counters
 WORKERS_MAX: Final = 10_000  # worker processes that are remembered; those that hold leases or polls come on top
 
-DAMAGED_MAX: Final = 1_000  # rows that cannot be opened and are set aside; with more the store is not served
+DAMAGED_MAX: Final = 1_000  # rows that cannot be opened and are left out as damaged; with more the store is not served
 DUE_AT_ONCE: Final = 1_000  # timers and expiries of one tick; the next goes on
 TURN_WEIGHT: Final = 2_000  # entities that one turn of the loop handles: others get their turn within some 20 ms
 LOADS_A_TURN: Final = 4  # pages that fill windows; loads by name come first and are not counted

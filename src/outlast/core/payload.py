@@ -43,6 +43,11 @@ def without_data(payload: Payload, *, code: str, why: str) -> Payload:
     return msgspec.structs.replace(payload, metadata={**(payload.metadata or {}), **said})
 
 
+def is_withheld(payload: Payload) -> bool:
+    """Say whether ``payload`` came without its data since who asked may not see it."""
+    return bool(payload.size) and not payload.data and not payload.blob
+
+
 def reason_of(payload: Payload) -> tuple[str, str]:
     """Return code and reason why the data of ``payload`` cannot be had, empty where it can."""
     metadata = payload.metadata or {}

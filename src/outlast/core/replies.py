@@ -48,6 +48,8 @@ class WorkflowStarted(
     run_id: str
     started: bool = True
     replayed: bool = False
+    polled: bool = True
+    """False for a run that was started now and whose type no worker has polled its queue for in the last minute."""
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="refused", tag_field="kind", kw_only=True):
@@ -154,6 +156,8 @@ class TaskEnqueuedReply(
 ):
     task_id: str
     replayed: bool = False
+    polled: bool = True
+    """False for a task that was made now and whose type no worker has polled its queue for in the last minute."""
 
 
 class TasksEnqueued(
@@ -198,6 +202,9 @@ class TaskInfo(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="task
     why: str = ""
     polled: bool = True
     retries: int = 0  # how often it was brought back after it had ended
+    expires_at: int = 0  # when its lease ends unless its worker is heard of, or sooner when the attempt's own time does
+    heard_at: int = 0  # when the worker that has it was last heard of, as far as the engine knows
+    worker_identity: str = ""  # of that worker, for people
 
 
 class TaskOutcomeReply(

@@ -118,7 +118,7 @@ def validate(request: Request) -> None:
     The items of a batch are looked at by ``faults_of``, so that a bad one refuses only itself.
     """
     match request:
-        case AwaitTask():  # first, as these come most often
+        case AwaitTask() | DescribeTask():  # first, as these come most often
             _key("task_id", request.task_id, needed=True)
         case AwaitWorkflow():
             _workflow_id(request.workflow_id)
@@ -144,13 +144,12 @@ def validate(request: Request) -> None:
             _text("reason", request.reason)
         case DescribeWorkflow():
             _workflow_id(request.workflow_id)
+            _key("start_request_id", request.start_request_id)
         case CancelTask():
             _key("task_id", request.task_id, needed=True)
             _text("reason", request.reason)
         case RetryTasks():
             _validate_retry(request)
-        case DescribeTask():
-            _key("task_id", request.task_id, needed=True)
         case CreateNamespace() | UpdateNamespace() | DeleteNamespace() | DescribeWorkers():
             _validate_admin(request)
         case _:
@@ -182,6 +181,7 @@ def _validate_of_worker(
     | StopWorker,
 ) -> None:
     _key("worker", request.worker, needed=True)
+    _said_of_itself(request)
     match request:
         case Poll():
             _poll(request)
@@ -200,6 +200,12 @@ def _validate_of_worker(
             pass
         case _:
             assert_never(request)
+
+
+def _said_of_itself(said: object) -> None:
+    """Refuse names that a worker gives itself which are too long: they are kept with each of its leases."""
+    for name in ("identity", "build", "sdk"):
+        _key(name, getattr(said, name, ""))
 
 
 def _validate_retry(request: RetryTasks) -> None:
@@ -336,6 +342,8 @@ def _poll(request: Poll) -> None:
 def _one_run_id_each(request: CompleteWorkflowTasks) -> None:
     for done in request.done:
         _count("commands", len(done.commands), 0, limits.COMMANDS_MAX)
+    for turn in (*request.done, *request.not_done):
+        _said_of_itself(turn)
     if request.new_run_ids and len(request.new_run_ids) != len(request.done):
         raise Invalid(
             "invalid_request",
@@ -391,12 +399,6 @@ def check_name(field: str, value: str) -> None:
 def _workflow_id(value: str) -> None:
     if not value:
         raise Invalid("invalid_request", "workflow_id is empty.", remedy="Name the workflow.")
-    if value in DOTS:
-        raise Invalid(
-            "invalid_request",
-            f'workflow_id is "{value}", which clients take out of an address.',
-            remedy="Give an id that is not just dots.",
-        )
     _bounded("workflow_id", value, limits.WORKFLOW_ID_BYTES_MAX)
 
 
@@ -414,7 +416,13 @@ def _new_id(field: str, value: str) -> None:
 
 
 def _speakable(field: str, value: str) -> None:
-    """Refuse an id that reads as another one, or as two, where ids stand one a line: in a list, a pipe, a log."""
+    """Refuse an id that reads as another one, or as two, where ids stand one a line: in a list, a pipe, a log; or an address."""
+    if value in DOTS:
+        raise Invalid(
+            "invalid_request",
+            f'{field} is "{value}", which clients take out of an address.',
+            remedy="Give an id that is not just dots.",
+        )
     if value.isprintable() and value[0] != " " != value[-1]:
         return
     raise Invalid(

@@ -218,6 +218,7 @@ class TaskSpec(msgspec.Struct, frozen=True, array_like=True, gc=False, kw_only=T
     summary: str = ""
     extra: dict[str, bytes] | None = None
     fingerprint: str = ""  # of the request that made it
+    delay: int = 0  # until it could first be taken: the instants above count from then
 
 
 class TaskStatus(msgspec.Struct, array_like=True, gc=False, kw_only=True):
@@ -374,7 +375,7 @@ class Batch:
     counters: dict[tuple[str, str], int] = field(
         default_factory=dict[tuple[str, str], int]
     )  # (namespace, name) -> value
-    outbox: list[MessageRow] = field(default_factory=list[MessageRow])
+    messages: list[MessageRow] = field(default_factory=list[MessageRow])
     received: dict[tuple[int, int], int] = field(
         default_factory=dict[tuple[int, int], int]
     )  # (source, incarnation) -> mark
@@ -393,7 +394,7 @@ class Batch:
         return (
             len(self.runs) + len(self.run_moves) + len(self.history) + len(self.parked) + len(self.unparked)
             + len(self.tasks) + len(self.task_moves) + len(self.attempts) + len(self.timers)
-            + len(self.dropped_timers) + len(self.dedup) + len(self.counters) + len(self.outbox) + len(self.received)
+            + len(self.dropped_timers) + len(self.dedup) + len(self.counters) + len(self.messages) + len(self.received)
             + len(self.labels) + len(self.namespaces) + len(self.forgotten_runs) + len(self.forgotten_tasks)
             + len(self.feed)
         )  # fmt: skip

@@ -11,6 +11,7 @@ import msgspec
 
 from outlast.core import limits
 from outlast.core.admin import DeleteNamespace, DropNamespace, Forgotten, NamespaceInfo, NamespaceState, UpdateNamespace
+from outlast.core.cut import with_failures_cut
 from outlast.core.errors import Refusal
 from outlast.core.glance import is_plain_wait
 from outlast.core.inputs import CompleteTasks, EnqueueTasks, Poll, Request, ShardRequest, StartWorkflows
@@ -25,19 +26,22 @@ from outlast.core.replies import (
     WorkflowOutcome,
 )
 from outlast.core.shard.config import ShardConfig
+from outlast.core.units import SECOND
 from outlast.core.validation import faults_of, measure, require_small_payloads, validate
 from outlast.core.writes import Batch, Claim
 from outlast.engine.batches import part_of
 from outlast.engine.blobs import fetched, has_big, has_blobs, put_away
 from outlast.engine.feed import Feeds
+from outlast.engine.intake import PATIENCE, PRINCIPAL, TAKE_EVERY, Taker
 from outlast.engine.namespaces import Namespaces
 from outlast.engine.ports import Clock, Entropy, NobodyWatches, Observer
 from outlast.engine.reading import Reader
 from outlast.engine.rounds import Rounds
+from outlast.engine.shard.inline import inline
 from outlast.engine.shard.mailbox import Letter
-from outlast.engine.shard.shell import Shell, inline
+from outlast.engine.shard.shell import Shell
 from outlast.engine.sweeping import SWEEP_EVERY, Sweeper
-from outlast.engine.ticket import FutureTicket, Ticket
+from outlast.engine.ticket import STOPPING, FutureTicket, Ticket
 from outlast.engine.watches import Watches
 from outlast.protocol.errors import refused
 from outlast.protocol.interpreter import Tuned
@@ -53,6 +57,9 @@ BLOBS_EVERY: Final = 24 * 3600.0  # it reads every row when there is an old blob
 
 WAIT_BYTES: Final = 200  # that a wait is counted with, beside others in the mailbox
 
+_UNREADABLE: Final = Refused(
+    code="internal", fact="The answer cannot be read from the store.", remedy="See the engine's log."
+)
 _CARRIES_PAYLOADS: Final = (Work, QueryAnswered, WorkflowInfo, WorkflowOutcome, TaskInfo, TaskOutcomeReply)
 
 
@@ -115,20 +122,36 @@ class Engine:
             clock,
             self._ask,
             kept_min=self._config.idempotency_window,
+            feed_age=self._config.feed_age,
             dropped=self.feeds.dropped,
         )
         self._sweeps = Rounds("sweep", self._sweeper.sweep, every=SWEEP_EVERY)
         self._sweeper.beat = self._sweeps.beat
-        self.rounds = (
+        window = self._config.idempotency_window / SECOND
+        self.rounds: tuple[Rounds, ...] = (
             self._sweeps,
-            Rounds("keys", self._forget_old, every=FORGET_EVERY, first=0.0),
+            Rounds("keys", self._forget_old, every=min(FORGET_EVERY, window), first=0.0),
             Rounds("blobs", self._sweep_old_blobs, every=BLOBS_EVERY, first=BLOBS_FIRST),
+            *self._intake_rounds(store),
         )
         self._tasks: set[asyncio.Task[None]] = set()
+        self._fills: set[asyncio.Task[None]] = set()  # answers that are being completed
         self._loop: asyncio.AbstractEventLoop | None = None
         self.stopped = False
         self.on_reopen: Callable[[], None] = lambda: None
         """Called when the store was closed and opened again: what was told to it has to be told anew."""
+
+    def _intake_rounds(self, store: Store) -> list[Rounds]:
+        """Return the round that takes what callers' own transactions left, if the store is one that others can write to."""
+        if store.intake is None:
+            return []
+        taker = Taker(store.intake, self._take)
+        rounds = Rounds("intake", taker.take, every=TAKE_EVERY, first=0.0, patience=PATIENCE)
+        taker.beat = rounds.beat
+        return [rounds]
+
+    async def _take(self, request: Request, namespace: str) -> Reply:
+        return await self.reply_to(self.submit(request, namespace=namespace, principal=PRINCIPAL))
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -154,10 +177,10 @@ class Engine:
         self.watches.anything_may_have_moved()
         self.feeds.close()
         try:
+            self._shell.begin_stop()
+            await _ended(self._fills)  # leases in them go back while the shard still takes them
             await self._shell.stop()
-            for task in list(self._tasks):
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await _ended(self._tasks | self._fills)
         finally:
             Tuned.end()
             await self._store.close()
@@ -230,6 +253,7 @@ class Engine:
                 raise self.namespaces.missing(namespace)
             size = measure(request)
             validate(request)
+            request = with_failures_cut(request)
             if isinstance(request, UpdateNamespace | DeleteNamespace):
                 self.namespaces.find(request.name)
             if isinstance(request, StartWorkflows | EnqueueTasks):
@@ -320,7 +344,7 @@ class Engine:
         if isinstance(reply, _CARRIES_PAYLOADS):
             if isinstance(reply, Work) and any(not task.events for task in reply.workflow_tasks):
                 if not self._store.reads_inline:
-                    self._spawn(self._fill(ticket, reply, letter), "history")
+                    self._begin_fill(ticket, reply, letter)
                     return
                 try:
                     reply = inline(self._with_histories(reply))
@@ -328,7 +352,7 @@ class Engine:
                     self._not_filled(ticket, reply, letter, error)
                     return
             if self._blobs_used and has_blobs(reply):
-                self._spawn(self._fill(ticket, reply, letter), "payloads")
+                self._begin_fill(ticket, reply, letter)
                 return
         elif type(reply) is NamespaceInfo:
             self.namespaces.note(reply)
@@ -347,6 +371,16 @@ class Engine:
         if isinstance(letter.request, Poll):
             self._shell.give_back(work, letter.request.worker, namespace=letter.namespace)
 
+    def _begin_fill(self, ticket: Ticket, reply: Reply, letter: Letter | None) -> None:
+        def ended(task: asyncio.Task[None]) -> None:
+            self._fills.discard(task)
+            if task.cancelled():  # perhaps before it had begun
+                self._not_filled(ticket, reply, letter, None)
+
+        task = self.loop.create_task(self._fill(ticket, reply, letter), name="fill")
+        self._fills.add(task)
+        task.add_done_callback(ended)
+
     async def _fill(self, ticket: Ticket, reply: Reply, letter: Letter | None) -> None:
         try:
             if isinstance(reply, Work):
@@ -361,18 +395,19 @@ class Engine:
         tasks = [task if task.events else await self.reader.with_history(task) for task in work.workflow_tasks]
         return msgspec.structs.replace(work, workflow_tasks=tuple(tasks))
 
-    def _not_filled(self, ticket: Ticket, reply: Reply, letter: Letter | None, error: Exception) -> None:
-        LOG.error("what was to be answered cannot be read", exc_info=error)
+    def _not_filled(self, ticket: Ticket, reply: Reply, letter: Letter | None, error: Exception | None) -> None:
+        """Say that ``reply`` cannot be completed, for ``error`` or since the engine stops; leases in it go back."""
+        if error is not None:
+            LOG.error("what was to be answered cannot be read", exc_info=error)
         if isinstance(reply, Work) and letter is not None:
             self._return(reply, letter)
-        if isinstance(error, StoreError):
-            ticket.settle(Refused(code=error.code, fact=error.fact, remedy=error.remedy))
-        else:
-            ticket.settle(
-                Refused(
-                    code="internal", fact="The answer cannot be read from the store.", remedy="See the engine's log."
-                )
-            )
+        match error:
+            case None:
+                ticket.settle(Work(stop=True) if isinstance(reply, Work) else STOPPING)
+            case StoreError():
+                ticket.settle(Refused(code=error.code, fact=error.fact, remedy=error.remedy))
+            case _:
+                ticket.settle(_UNREADABLE)
 
     def _reopened(self) -> None:
         self.on_reopen()
@@ -410,6 +445,14 @@ class Engine:
         task = self.loop.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _ended(tasks: set[asyncio.Task[None]]) -> None:
+    """Cancel ``tasks`` and return when they have ended."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)
 
 
 def _too_big(request: CompleteTasks) -> dict[int, Refused]:

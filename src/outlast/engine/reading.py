@@ -86,6 +86,8 @@ class Reader:
 
     store: Reads
     blobs: BlobStore
+    page_events: int = PAGE_EVENTS
+    page_bytes: int = PAGE_BYTES
 
     async def read_history(
         self, namespace: str, workflow_id: str, run_id: str, *, first_event_id: int = 1
@@ -190,12 +192,12 @@ class Reader:
         if first > last:
             return (), 0
         rows = await self.store.read_history(
-            run_id, first_event_id=first, events_max=min(PAGE_EVENTS, last - first + 1)
+            run_id, first_event_id=first, events_max=min(self.page_events, last - first + 1)
         )
         events: list[Timed] = []
         size, following = 0, first
         for row in rows:
-            if events and size + len(row.blob) > PAGE_BYTES:
+            if events and size + len(row.blob) > self.page_bytes:
                 break
             size += len(row.blob)
             page = codec.decode_events(row.blob)

@@ -23,6 +23,8 @@ class Rounds:
     work: Callable[[], Awaitable[None]]
     every: float
     first: float | None = None
+    patience: float = 0.0
+    """Seconds without a sign of life after which it is held to hang; 0 for PERIODS periods."""
     alive_at: float = field(default_factory=monotonic)
     failing: str = ""
     """Why the last round came to nothing, in a sentence; what is served does not suffer from it."""
@@ -37,11 +39,11 @@ class Rounds:
             await self._rest(pause)
             pause = self.every
             try:
-                async with asyncio.timeout(PERIODS * self.every) as self._bound:
+                async with asyncio.timeout(self._hangs_after()) as self._bound:
                     await self.work()
             except Exception as error:
                 if isinstance(error, TimeoutError) and self._bound is not None and self._bound.expired():
-                    LOG.error("the round %s hung for %g s and is begun anew", self.name, PERIODS * self.every)  # noqa: TRY400
+                    LOG.error("the round %s hung for %g s and is begun anew", self.name, self._hangs_after())  # noqa: TRY400
                 else:
                     LOG.exception("the round %s failed and is begun anew in %g s", self.name, pause)
                     self.alive_at = monotonic()  # it goes round, if to no end
@@ -60,7 +62,7 @@ class Rounds:
         """Take note that the round that runs gets on."""
         self.alive_at = monotonic()
         if self._bound is not None:
-            self._bound.reschedule(asyncio.get_running_loop().time() + PERIODS * self.every)
+            self._bound.reschedule(asyncio.get_running_loop().time() + self._hangs_after())
 
     def age(self) -> float:
         """Return how many seconds ago it last showed that it is alive."""
@@ -69,11 +71,14 @@ class Rounds:
     def overdue(self) -> str:
         """Return a sentence when it shows no life, "" when all is well."""
         age = self.age()
-        if age <= PERIODS * self.every:
+        if age <= self._hangs_after():
             return ""
         return (
             f"The round {self.name} of the engine has not got on for {age:.0f} s; it is begun every {self.every:g} s."
         )
+
+    def _hangs_after(self) -> float:
+        return self.patience or PERIODS * self.every
 
     async def _rest(self, seconds: float) -> None:
         try:

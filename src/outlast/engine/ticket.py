@@ -1,10 +1,17 @@
 """Who waits for an answer. The core carries tickets and never looks inside."""
 
 import asyncio
-from typing import Protocol
+from typing import Final, Protocol
 
 from outlast.core.inputs import ShardRequest
-from outlast.core.replies import Reply
+from outlast.core.replies import Refused, Reply
+
+STOPPING: Final = Refused(
+    code="unavailable",
+    fact="The engine is stopping.",
+    remedy="Send it again when an engine is up.",
+    retryable=True,
+)
 
 
 class Ticket(Protocol):

@@ -37,6 +37,9 @@ ABORT: Final = "outlast.abort"  # where the scope has what cuts the connection
 OPERATION: Final = "outlast.operation"  # where the scope keeps what was called
 GOOD_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
+ONCE: Final = (
+    b"host", b"origin", b"authorization", b"content-type", b"idempotency-key", b"if-match", b"last-event-id"
+)  # fmt: skip
 _ALWAYS: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 _JSON_NAMES: Final = ("application/json", "application/problem+json", "application/*", "*/*", "*")
 
@@ -64,7 +67,7 @@ class Gateway:
         self._meter = meter or Meter()
         self._gate = Gate(policy.tokens)
         self._admission = Admission(policy.rate)
-        self._opener = policy.opener
+        self._opener, self._hiding = policy.opener, policy.opener.hiding()
         self._term = Term()
         self._router = Router(ROUTES)
         self._open = OpenDoor(engine)
@@ -74,7 +77,7 @@ class Gateway:
         """Go by ``policy`` from here on: streams and what is held end, so that each is asked for anew and judged by it."""
         self._gate = Gate(policy.tokens)
         self._admission = Admission(policy.rate)
-        self._opener = policy.opener
+        self._opener, self._hiding = policy.opener, policy.opener.hiding()
         ended, self._term = self._term, Term()
         ended.end()
 
@@ -163,6 +166,7 @@ class Gateway:
     ) -> Answer | StreamAnswer:
         method: str = scope["method"]
         raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
+        _require_once(scope)
         caller = self._gate.caller_of(headers)
         if method == "OPTIONS":
             return Answer(204, headers=(("allow", self._router.allow(raw_path)),))
@@ -172,7 +176,9 @@ class Gateway:
         caller.require(route.needs, found.params["name"] if route.of_namespace else namespace)
         if namespace and not self._engine.knows(namespace):
             raise NotFound(
-                "namespace_not_found", f'There is no namespace "{namespace}".', remedy="Look at the address."
+                "namespace_not_found",
+                f'There is no namespace "{namespace}".',
+                remedy="List what there is: outlast namespace list, or GET /api/v1/namespaces.",
             )
         exchange = Exchange(
             engine=self._engine,
@@ -187,7 +193,7 @@ class Gateway:
             request_id=request_id,
             streams=self._streams,
             term=self._term,
-            opener=AS_STORED if route.wire else self._opener,
+            opener=AS_STORED if route.wire else self._opener if caller.sees else self._hiding,
         )
         if route.wire:
             _require_protocol(headers)
@@ -211,6 +217,14 @@ async def _read_body(exchange: Exchange, route: Route) -> None:
     exchange.require_json()
     exchange.raw = raw
     exchange.taken = read_body(raw, route.body)
+
+
+def _require_once(scope: Scope) -> None:
+    """Raise Invalid for a header that stands there twice and decides something: a proxy may go by the other one."""
+    names = [name.lower() for name, _ in scope["headers"]]
+    for name in ONCE:
+        if names.count(name) > 1:
+            raise Invalid("invalid_request", f"The header {name.decode()} stands there twice.", remedy="Send it once.")
 
 
 def _require_protocol(headers: Mapping[str, str]) -> None:

@@ -20,12 +20,13 @@ from outlast.core.errors import Denied, Invalid
 LOCAL_NAMES: Final = frozenset({"127.0.0.1", "localhost", "::1", ""})
 TOKENS_MAX: Final = 1_000  # in one file: each call compares all of them
 EVERY: Final = "*"
+PAYLOADS: Final = "payloads"
 
 ROLES: Final[dict[str, frozenset[str]]] = {
-    "reader": frozenset({"read"}),
-    "operator": frozenset({"read", "operate"}),
+    "reader": frozenset({"read", PAYLOADS}),
+    "operator": frozenset({"read", PAYLOADS, "operate"}),
     "worker": frozenset({"work"}),
-    "admin": frozenset({"read", "operate", "work", "administer"}),
+    "admin": frozenset({"read", PAYLOADS, "operate", "work", "administer"}),
 }
 
 
@@ -37,6 +38,11 @@ class Caller:
     rights: frozenset[str]
     namespaces: frozenset[str] = frozenset({EVERY})
     queues: frozenset[str] = frozenset({EVERY})
+
+    @property
+    def sees(self) -> bool:
+        """Whether values are shown to the caller; a worker has them anyway."""
+        return PAYLOADS in self.rights or "work" in self.rights
 
     def reaches(self, namespace: str) -> bool:
         """Say whether anything is allowed in ``namespace``."""
@@ -53,6 +59,10 @@ class Caller:
                 remedy="Use a token for that namespace." if namespace else "Use an admin's token for all namespaces.",
             )
         if right != "none" and right not in self.rights:
+            if right == PAYLOADS and "read" in self.rights:
+                raise Denied(
+                    "denied", f"{self.name} may not see values.", remedy="Use a token without payloads = false."
+                )
             roles = " or ".join(role for role, rights in ROLES.items() if right in rights)
             raise Denied("denied", f"{self.name} has no right to {right}.", remedy=f"Use a token with role {roles}.")
 
@@ -135,6 +145,7 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True
     sha256: str = ""
     namespaces: tuple[str, ...] = ("default",)
     queues: tuple[str, ...] = (EVERY,)
+    payloads: bool = True
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -145,7 +156,8 @@ def read_tokens(path: str) -> tuple[Token, ...]:
     """Return the tokens of a file. Raises Invalid, which shows no secret.
 
     The file is TOML, one table ``[[tokens]]`` for each: ``name``, ``roles`` (reader, operator, worker, admin), ``token`` or
-    its ``sha256`` in hex, ``namespaces`` (["default"] when left out, ["*"] for all), ``queues`` of a worker.
+    its ``sha256`` in hex, ``namespaces`` (["default"] when left out, ["*"] for all), ``queues`` of a
+    worker, ``payloads = false`` for who may not see values.
     """
     try:
         loaded: dict[str, Any] = tomllib.loads(Path(path).read_text())
@@ -179,6 +191,14 @@ def _token(row: _Row, path: str) -> Token:
             remedy="Give one of the two.",
         )
     rights = frozenset(right for role in row.roles for right in ROLES[role])
+    if not row.payloads:
+        if "work" in rights:
+            raise Invalid(
+                "invalid_request",
+                f"Token {row.name} in {path} may take work, and has payloads = false.",
+                remedy="Leave it out: who runs the work has its values.",
+            )
+        rights -= {PAYLOADS}
     caller = Caller(row.name, rights, frozenset(row.namespaces), frozenset(row.queues))
     if row.token:
         return Token(digest_of(row.token.encode()), caller)

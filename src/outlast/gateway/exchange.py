@@ -17,7 +17,7 @@ from outlast.gateway.auth import Caller
 from outlast.gateway.streams import Streams
 from outlast.gateway.term import Term
 from outlast.protocol.errors import exception_of
-from outlast.protocol.opening import AS_STORED, Opener
+from outlast.protocol.opening import AS_STORED, HIDING, Opener, Value
 from outlast.protocol.wire import JSON, MSGPACK, encode
 
 Scope = MutableMapping[str, Any]
@@ -100,6 +100,10 @@ class Exchange:
         """Return the body, which the table says is of ``shape``."""
         assert isinstance(self.taken, shape)
         return self.taken
+
+    def shown(self, value: Value) -> Value:
+        """Return ``value`` as it is stored, without what the caller may not see; who may opens it with keys of its own."""
+        return value if self.caller.sees else HIDING.open(value)
 
     async def expect(self, request: Request, kind: type[Wanted]) -> Wanted:
         """Return the engine's reply. Raises the refusal that came instead."""

@@ -31,6 +31,7 @@ class FailureOut(msgspec.Struct, kw_only=True, frozen=True):
     message: str
     trace: str
     final: bool
+    remedy: Annotated[str, Meta(description="What to do about it, where the SDK that raised it says so.")]
     cause: "FailureOut | None"
 
 
@@ -153,6 +154,10 @@ class OpenOut(msgspec.Struct, kw_only=True, frozen=True):
 
     id: str
     state: Annotated[str, Meta(examples=["open"])]
+    status: Annotated[
+        RunStatus | msgspec.UnsetType,
+        Meta(description="Of a workflow, as all answers about workflows have it.", examples=["running"]),
+    ] = msgspec.UNSET
 
 
 class EventOut(msgspec.Struct, kw_only=True, frozen=True):

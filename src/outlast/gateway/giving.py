@@ -55,6 +55,7 @@ def failure_out(failure: Failure | None) -> FailureOut | None:
         message=failure.message,
         trace=failure.trace,
         final=failure.final,
+        remedy=failure.remedy,
         cause=failure_out(failure.cause),
     )
 

@@ -18,6 +18,7 @@ class Right(StrEnum):
 
     NONE = "none"  # whoever may call at all
     READ = "read"
+    PAYLOADS = "payloads"  # see values and texts of errors as well, not just that there is work
     OPERATE = "operate"
     WORK = "work"
     ADMINISTER = "administer"

@@ -286,7 +286,7 @@ def retry_policy(retry: RetryIn | None) -> RetryPolicy | None:
 
 def wait_of(text: str) -> float:
     """Return how many seconds an answer may be held. Raises Invalid."""
-    nanoseconds = span(text, "wait")
+    nanoseconds = span(text, "wait", of_query=True)
     if nanoseconds > limits.POLL_WAIT_MAX:
         raise Invalid(
             "invalid_request",

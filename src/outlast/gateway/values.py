@@ -10,7 +10,7 @@ import msgspec
 from outlast.core import limits
 from outlast.core.errors import Invalid
 from outlast.core.failure import Failure
-from outlast.core.payload import SCHEMA, Payload, Payloads, reason_of
+from outlast.core.payload import SCHEMA, Payload, Payloads, is_withheld, reason_of
 from outlast.core.units import SECOND
 from outlast.protocol.opening import codecs_of, encoding_of, is_closed, key_of
 
@@ -27,17 +27,20 @@ _ISO: Final = re.compile(rf"P(?=\d|T\d)(?:{_NUMBER}D)?(?:T(?:{_NUMBER}H)?(?:{_NU
 Span = str | int | float
 
 
-def span(value: Span, field: str) -> int:
-    """Return nanoseconds of "250ms", "10m", "3d", "PT10M", or of seconds as a number. Raises Invalid."""
+def span(value: Span, field: str, *, of_query: bool = False) -> int:
+    """Return nanoseconds of "250ms", "10m", "3d", "PT10M", or of seconds as a number; at least one for a span above 0.
+
+    Raises Invalid, with the place in the body or, ``of_query``, the name of the parameter.
+    """
     nanoseconds = _of_text(value) if isinstance(value, str) else value * SECOND
     if nanoseconds is None or not 0 <= nanoseconds <= limits.SPAN_MAX:
         raise Invalid(
             "invalid_request",
             f'{field} is "{str(value)[:50]}".',
             remedy='Write seconds as a number, or "250ms", "10m", "3d", "PT10M"; at most 100 years.',
-            pointer="/" + field.replace(".", "/"),
+            **({"parameter": field} if of_query else {"pointer": "/" + field.replace(".", "/")}),
         )
-    return int(nanoseconds)
+    return int(nanoseconds) or (1 if nanoseconds else 0)  # 0 would mean that there is no bound
 
 
 def _of_text(text: str) -> float | None:
@@ -109,6 +112,8 @@ def value_of(payload: Payload) -> Any:
         form["why"] = why
     if payload.blob:
         form |= {"size": payload.size, "blob": payload.blob}
+    elif is_withheld(payload):
+        form |= {"size": payload.size}
     elif payload.encoding != NULL:
         form |= {"size": len(payload.data), "data": base64.b64encode(payload.data).decode()}
     else:
@@ -125,7 +130,8 @@ def told(payload: Payload) -> str:
     if is_closed(payload):
         key = key_of(payload)
         return f"encrypted with key {key}, {size}" if key else f"coded by {' '.join(codecs_of(payload))}, {size}"
-    where = ", lost" if reason_of(payload)[0] else ", kept apart" if payload.blob else ""
+    lost = reason_of(payload)[0]
+    where = ", not shown" if is_withheld(payload) else ", lost" if lost else ", kept apart" if payload.blob else ""
     return f"{payload.encoding}, {size}{where}"
 
 

@@ -90,8 +90,8 @@ class Encrypt:
     which values are equal and how long they are, which are None, and of each the encoding, the hash of its type's schema,
     the codecs and the id of the key.
 
-    Only values are encrypted. Messages and traces of exceptions are stored in the clear, with whatever user code wrote into
-    them, and so are ids, types, queues, idempotency keys, tags, search attributes and reasons.
+    Values are encrypted, and the messages and traces of exceptions. Names of exceptions are stored in the clear, and so are
+    ids, types, queues, idempotency keys, tags, search attributes and reasons.
     """
 
     name = "aes-256-gcm"
@@ -178,6 +178,11 @@ class Chain:
         self._by_name = {codec.name: codec for codec in codecs}
         if len(self._by_name) != len(self._codecs):
             raise Invalid("invalid_request", "A codec stands twice in the chain.", remedy="Give each once.")
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether what is coded is hidden from who has no keys: so it is by any codec that is not known to hide nothing."""
+        return any(not isinstance(codec, Zstd) for codec in self._codecs)
 
     def encode(self, payload: Payload) -> Payload:
         """Return ``payload`` coded; one without data (None) stays as it is."""

@@ -35,7 +35,9 @@ KINDS: Final[dict[str, Kind]] = {
     "body_too_large": Kind(413, errors.TooLarge, "Send fewer items at a time."),
     "malformed_body": Kind(400, errors.Invalid, "Correct the body at the place named."),
     "unsupported_encoding": Kind(415, errors.Invalid, "Send JSON, not compressed, and say so in Content-Type."),
-    "namespace_not_found": Kind(404, errors.NotFound, "Look at the address: /api/v1/namespaces lists what there is."),
+    "namespace_not_found": Kind(
+        404, errors.NotFound, "List what there is: outlast namespace list, or GET /api/v1/namespaces."
+    ),
     "wrong_namespace": Kind(403, errors.Denied, "Ask in the namespace that the thing is in."),
     "namespace_exists": Kind(409, errors.Conflict, "Choose another name."),
     "namespace_in_use": Kind(409, errors.Conflict, "End what is open in it, or delete it with force."),
@@ -66,6 +68,8 @@ KINDS: Final[dict[str, Kind]] = {
     "store_locked": Kind(503, errors.Unavailable, "Stop the other engine, or use it."),
     "store_newer": Kind(503, errors.Unavailable, "Install the version that wrote the store, or a newer one."),
     "store_misplaced": Kind(503, errors.Unavailable, "Correct the settings blobs and s3, then start the engine again."),
+    "store_moved": Kind(503, errors.Unavailable, "Use the store that is named."),
+    "store_set_aside": Kind(503, errors.Unavailable, "Use another store, or let what fills it come to its end."),
     "store_damaged": Kind(503, errors.Unavailable, "Restore the store from its copy."),
     "timeout": Kind(504, errors.Unavailable, "Ask again with the same key: it happens once."),
     "denied": Kind(403, errors.Denied, "Ask whoever gives out tokens for the role that is named."),

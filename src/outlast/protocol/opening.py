@@ -13,6 +13,7 @@ from outlast.core.errors import Conflict, Invalid
 from outlast.core.payload import Payload, without_data
 from outlast.protocol.codecs import CODECS, CODED, ENCODING, KEY, Chain, Codec, Encrypt, Unreadable, Zstd
 from outlast.protocol.keys import Keys
+from outlast.protocol.seals import with_hidden, with_opened
 
 ENCRYPT: Final = "encrypt"  # what settings call Encrypt
 NAMES: Final = (Zstd.name, ENCRYPT)
@@ -23,16 +24,29 @@ Asked = TypeVar("Asked", bound=msgspec.Struct)
 
 
 class Opener:
-    """Opens and codes values by ``chain``. ``locked``: values are to be encrypted, and the keys for it are not here."""
+    """Opens and codes values by ``chain``. ``locked``: values are to be encrypted, and the keys for it are not here.
 
-    def __init__(self, chain: Chain | None = None, *, locked: bool = False) -> None:
+    ``hides``: whoever is shown what it gives may not see values, nor texts of errors; what is sent is coded as ever.
+    """
+
+    def __init__(self, chain: Chain | None = None, *, locked: bool = False, hides: bool = False) -> None:
         self._chain = chain or Chain(())
+        self._given = chain
+        self._hides = hides
         self._codes = chain is not None
         self._locked = locked
 
+    def hiding(self) -> "Opener":
+        """Return one that codes as this does, and shows nothing."""
+        return Opener(self._given, locked=self._locked, hides=True)
+
     def open(self, value: Value) -> Value:
-        """Return ``value`` with every payload that can be opened as it was before it was coded."""
-        return with_payloads(value, self._opened)
+        """Return ``value`` with every payload that can be opened as it was before it was coded, and texts of errors too."""
+        return self.open_texts(with_payloads(value, _hidden if self._hides else self._opened))
+
+    def open_texts(self, value: Value) -> Value:
+        """Return ``value`` with the texts of errors opened, and its payloads as they are: for what shows none."""
+        return with_hidden(value) if self._hides else with_opened(value, self._chain)
 
     def code(self, request: Asked) -> Asked:
         """Return ``request`` with its values coded as the app's own are.
@@ -59,9 +73,21 @@ class Opener:
             return self._chain.decode(payload)
         except Unreadable as error:
             return without_data(payload, code=error.code, why=f"{error.fact} {error.remedy}")
+        except Exception as error:  # noqa: BLE001 - a codec is anybody's code; what it says may be the value
+            why = f"The value cannot be read: its codec ended with {type(error).__name__}. Correct the codec."
+            return without_data(payload, code="payload_unreadable", why=why)
 
 
 AS_STORED: Final = Opener()
+HIDING: Final = AS_STORED.hiding()
+
+
+def _hidden(payload: Payload) -> Payload:
+    size = payload.size or len(payload.data)
+    if not size:
+        return payload
+    kept = Payload(payload.encoding, metadata=payload.metadata, size=size)
+    return without_data(kept, code="payload_locked", why="This token may not see values.")
 
 
 def _kept_open(request: msgspec.Struct) -> set[int]:

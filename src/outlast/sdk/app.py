@@ -7,12 +7,14 @@ import logging
 import os
 import signal
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from types import FrameType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack, overload
 
 from outlast.core.errors import Invalid, Refusal
 from outlast.core.limits import NAME_BYTES_MAX
+from outlast.protocol.addresses import masked
 from outlast.protocol.transport import Transport
 from outlast.sdk.capacity import Queues, Workers
 from outlast.sdk.classes import members_of
@@ -20,7 +22,7 @@ from outlast.sdk.client import Client
 from outlast.sdk.context import TaskContext
 from outlast.sdk.converter import Converter
 from outlast.sdk.durations import Duration, seconds_of
-from outlast.sdk.engine import RunningEngine, StartEngine, find_engine, masked, place_beside
+from outlast.sdk.engine import RunningEngine, StartEngine, find_engine, place_beside
 from outlast.sdk.feed import CommittedEvent, Follower
 from outlast.sdk.handle import TaskHandle, WorkflowHandle
 from outlast.sdk.importing import refuse_start_at_import, user_place
@@ -29,13 +31,14 @@ from outlast.sdk.lists import Tasks, Workflows
 from outlast.sdk.misuse import NotStarted, UnknownOption
 from outlast.sdk.namespaces import Namespaces
 from outlast.sdk.options import TaskDeclaration, WorkerOptions, WorkflowDeclaration, check_text, worker_options
-from outlast.sdk.portal import Portal
+from outlast.sdk.portal import Portal, forked
 from outlast.sdk.registry import Registry
 from outlast.sdk.task import AsyncTask, SyncTask, TaskDecorator, declare_task
 from outlast.sdk.workflows import Workflow, WorkflowDecorator
 
 if TYPE_CHECKING:
     from outlast.protocol.codecs import Codec
+    from outlast.sdk.outbox import Outboxes
     from outlast.sdk.worker import Worker
 
 P = ParamSpec("P")
@@ -59,6 +62,7 @@ class App:
     ``drain`` how long they are waited for at the end (60 seconds); ``build`` the name of the code it runs.
     ``codecs`` stand between values and the wire, as [Zstd(), Encrypt(keys)].
     ``converter`` writes and reads values in place of the default, as Pickle(i_understand=True) for what has no JSON form.
+    ``outboxes`` are databases of yours whose transactions enqueue: the app hands over what they have committed.
     ``with app:`` starts the engine and a worker here and stops both in good order; for a server only a client is started,
     unless ``worker=True``.
     ``workflows``, ``tasks``, ``queues``, ``workers`` and ``namespaces`` say what there is, for as long as the app is connected.
@@ -78,6 +82,7 @@ class App:
         build: str = "",
         codecs: "Sequence[Codec]" = (),
         converter: Converter | None = None,
+        outboxes: Sequence[str] = (),
     ) -> None:
         file, line = user_place()
         self.place = f"{file}:{line}"
@@ -98,6 +103,7 @@ class App:
         self._drain = seconds_of(drain, name="drain")
         self._options = worker_options(queues, threads=threads, coroutines=coroutines, build=build)
         self.start_engine: StartEngine | None = None  # in place of the installed one
+        self._outboxes = _outboxes(outboxes, namespace=self.namespace, store=self.store)
         self._includes = Includes(include, self, self.registry)
         self._lock = threading.RLock()
         self._starts = 0
@@ -105,6 +111,8 @@ class App:
         self._portal: Portal | None = None
         self._client: Client | None = None
         self._worker: Worker | None = None
+        self._left: tuple[object, ...] = ()  # to the process that this one was forked off
+        _apps.add(self)
         self.workflows: Final = Workflows(self.connect)
         self.tasks: Final = Tasks(self.connect)
         self.queues: Final = Queues(self.connect)
@@ -211,6 +219,8 @@ class App:
         if client is not None:
             return client
         if not self.is_remote:
+            if self._left:
+                raise forked()
             raise NotStarted(
                 "app_not_started",
                 f"The app of {self.place} has not been started, so nothing can take this.",
@@ -256,6 +266,9 @@ class App:
                     self._open()
                 if self._wants_worker:
                     self._start_worker(self._options)
+                if self._outboxes is not None:
+                    assert self._client is not None
+                    self._outboxes.start(self._client)
             except BaseException:
                 self._starts = 0
                 self._close()
@@ -370,6 +383,8 @@ class App:
         worker, portal, client, engine = self._worker, self._portal, self._client, self._engine
         self._worker = self._portal = self._client = self._engine = None
         try:
+            if self._outboxes is not None:
+                self._outboxes.stop()
             if worker is not None:
                 worker.stop(self._drain)
         finally:
@@ -379,6 +394,38 @@ class App:
                 portal.close()
             if engine is not None:
                 engine.stop()
+
+    def _forget_parents(self) -> None:
+        """Begin anew in a child of a fork: the threads are not here, and the connections are the parent's to close."""
+        if self._portal is None:
+            return
+        atexit.unregister(self._close_at_exit)
+        self._portal.forget_parents()
+        if self._outboxes is not None:
+            self._outboxes.forget_parents()
+        # Kept, since to drop a connection would close it.
+        self._left = (*self._left, self._worker, self._portal, self._client, self._engine)
+        self._worker = self._portal = self._client = self._engine = None
+        self._lock = threading.RLock()  # another thread may have held it
+        self._starts = 0
+
+
+def _forget_in_child() -> None:
+    for app in list(_apps):
+        app._forget_parents()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+
+_apps: "weakref.WeakSet[App]" = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)
+
+
+def _outboxes(addresses: Sequence[str], *, namespace: str, store: str) -> "Outboxes | None":
+    if not addresses:
+        return None
+    from outlast.sdk.outbox import Outboxes  # noqa: PLC0415 - most apps have none
+
+    return Outboxes(addresses, namespace=namespace, store=store)
 
 
 def _converter(inner: Converter | None, codecs: "Sequence[Codec]") -> Converter:

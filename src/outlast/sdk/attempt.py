@@ -14,6 +14,7 @@ from outlast.sdk.context import TaskContext
 from outlast.sdk.converter import Converter
 from outlast.sdk.definition import TaskDefinition
 from outlast.sdk.errors import BadArguments, NotReadable, NotSerializable, OutlastError, PayloadTooLarge, failure_of
+from outlast.sdk.failures import told
 
 RESULT_NOT_SERIALIZABLE: Final = "RESULT_NOT_SERIALIZABLE"
 ARGUMENTS_NOT_READABLE: Final = "ARGUMENTS_NOT_READABLE"
@@ -26,6 +27,7 @@ class Attempt:
     __slots__ = (
         "asked_to_stop",
         "beat_at",
+        "complaint",
         "context",
         "converter",
         "definition",
@@ -58,7 +60,8 @@ class Attempt:
         self.sent_at = now  # when the last heartbeat was sent, answered or not
         self.beat_at = now + self.window / BEATS_PER_LEASE
         self.said = False  # the handler has said something that has not been sent
-        self.said_pause = min(self.window, (lease.heartbeat / 1e9) or self.window, 5.0) / 5
+        given = (lease.deadline - lease.started_at) / 1e9 if lease.deadline else self.window
+        self.said_pause = min(self.window, (lease.heartbeat / 1e9) or self.window, given, 5.0) / 5
         self.started = False
         self.ticket = [True]  # whoever pops it may start the attempt, or hand it back
         self.held = True  # it takes up a slot
@@ -67,6 +70,7 @@ class Attempt:
         self.void = False  # the engine has said that the lease is lost: the outcome goes nowhere
         self.task: asyncio.Task[None] | None = None
         self.outcome: TaskOutcome | None = None
+        self.complaint = ""  # what a log says of an outcome that is a failure
 
     @property
     def name(self) -> str:
@@ -91,12 +95,12 @@ class Attempt:
         try:
             args, kwargs = self._arguments()
         except BaseException as error:  # noqa: BLE001 - whatever a converter raises is the attempt's end, not the thread's
-            self.outcome = _unreadable(error)
+            self.outcome = self._sealed(_unreadable(error))
             return
         try:
             result = self.definition.function(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001 - the attempt's end, not the thread's; SystemExit as well
-            self.outcome = self._failed(error)
+            self.outcome = self._sealed(self._failed(error))
             return
         self._succeeded(result)
 
@@ -105,12 +109,12 @@ class Attempt:
         try:
             args, kwargs = self._arguments()
         except BaseException as error:  # noqa: BLE001 - as in run
-            self.outcome = _unreadable(error)
+            self.outcome = self._sealed(_unreadable(error))
             return
         try:
             result = await self.definition.function(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001 - as in run
-            self.outcome = self._failed(error)
+            self.outcome = self._sealed(self._failed(error))
             return
         self._succeeded(result)
 
@@ -133,9 +137,21 @@ class Attempt:
                 )
             payload = self.converter.to_payload(result, path="result", declared=self.definition.parameters.result)
         except Exception as error:  # noqa: BLE001 - any value at all may come back from user code
-            self.outcome = TaskFailed(failure=_not_serializable(error))
+            self.outcome = self._sealed(TaskFailed(failure=_not_serializable(error)))
             return
         self.outcome = TaskSucceeded(result=(payload,))
+
+    def refused(self, outcome: TaskOutcome) -> None:
+        """Put ``outcome`` in the place of one that the engine does not take."""
+        self.outcome = self._sealed(outcome)
+
+    def _sealed(self, outcome: TaskOutcome) -> TaskOutcome:
+        """Return ``outcome`` as it may leave this program, having noted what a log may say of it."""
+        if not isinstance(outcome, TaskFailed):
+            return outcome
+        failure = outcome.failure
+        self.complaint = told(self.converter.logged(failure.said, failure), failure)
+        return TaskFailed(failure=self.converter.sealed(failure))
 
     def _failed(self, error: BaseException) -> TaskOutcome:
         context = self.context

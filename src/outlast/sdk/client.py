@@ -28,6 +28,9 @@ PAUSE_MAX: Final = 2.0
 class Home(Protocol):
     """What a declared task or workflow belongs to."""
 
+    namespace: str
+    converter: Converter
+
     def connect(self) -> "Client":
         """Return the way to the engine.
 

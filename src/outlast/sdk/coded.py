@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from outlast.core.errors import Refusal
-from outlast.core.payload import Payload
+from outlast.core.failure import Failure
+from outlast.core.payload import Payload, is_withheld
 from outlast.protocol.codecs import Chain, Unreadable
 from outlast.protocol.opening import Opener
+from outlast.protocol.seals import sealed
 from outlast.sdk.converter import Converter, Stored, bounded, lost
 from outlast.sdk.definition import Parameters
 from outlast.sdk.errors import NotReadable, NotSerializable
@@ -19,9 +21,16 @@ class CodedConverter(Converter):
         self._inner = inner
         self._chain = chain
         self._opener = Opener(chain)
+        self._seals = chain.encrypts
 
     def opened(self, value: Stored) -> Stored:
         return self._opener.open(value)
+
+    def sealed(self, failure: Failure) -> Failure:
+        return sealed(failure, self._chain) if self._seals else failure
+
+    def logged(self, error: BaseException | str, failure: Failure) -> BaseException | str:
+        return failure.type if self._seals else error
 
     def to_payload(self, value: Any, *, path: str, declared: Any = Any) -> Payload:
         return self._coded(self._inner.to_payload(value, path=path, declared=declared), path)
@@ -52,7 +61,7 @@ class CodedConverter(Converter):
         return bounded(coded, path, when=" when it is coded")
 
     def _read(self, payload: Payload, path: str) -> Payload:
-        if payload.blob:
+        if payload.blob or is_withheld(payload):
             raise lost(payload, path)
         try:
             return self._chain.decode(payload)

@@ -120,8 +120,8 @@ class TaskContext:
 
     @property
     def last_failure(self) -> Failure | None:
-        """What the attempt before this one ended with."""
-        return self._lease.last_failure
+        """What the attempt before this one ended with, its texts opened; one that cannot be says why."""
+        return self._converter.opened(self._lease.last_failure)
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:

@@ -22,7 +22,8 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 
 from outlast.core import limits
-from outlast.core.payload import SCHEMA, Payload, reason_of
+from outlast.core.failure import Failure
+from outlast.core.payload import SCHEMA, Payload, is_withheld, reason_of
 from outlast.sdk.definition import Parameters
 from outlast.sdk.errors import BadArguments, NotReadable, PayloadTooLarge
 from outlast.sdk.lossless import check, explain
@@ -85,6 +86,15 @@ class Converter:
         """Return what was read from the engine with its payloads as this converter wrote them, below any codec."""
         return value
 
+    def sealed(self, failure: Failure) -> Failure:
+        """Return ``failure`` as it may leave this program: its texts encrypted where values are."""
+        return failure
+
+    def logged(self, error: BaseException | str, failure: Failure) -> BaseException | str:
+        """Return what a log may say of ``error``: nothing but its type where its text is to be encrypted."""
+        del failure
+        return error
+
     def to_payload(self, value: Any, *, path: str, declared: Any = Any) -> Payload:
         """Return ``value`` as a payload; ``path`` is the name by which an error calls it.
 
@@ -114,7 +124,7 @@ class Converter:
             NotReadable: It does not have that type; the error's ``path`` names the part.
         """
         encoding = payload.encoding
-        if payload.blob:
+        if payload.blob or is_withheld(payload):
             raise lost(payload, path)
         if encoding == JSON:
             try:
@@ -192,9 +202,10 @@ class Converter:
             return (self.from_payload(payloads[0], parameters.types[0], path=names[0]),), named
         if len(payloads) > len(names) and not parameters.variadic:
             raise NotReadable(
-                f"{len(payloads)} arguments were recorded; the function now takes {len(names)}.",
+                f"{len(payloads)} arguments were recorded; {parameters.function} now takes {len(names)}.",
                 path="arguments",
-                remedy="Keep the parameters that recorded calls have, or add a new function beside this one.",
+                remedy="If the call was wrong, end it and call anew. If the code has changed, keep the parameters that recorded "
+                "calls have, or add a new function beside this one.",
             )
         args = [
             self.from_payload(
@@ -264,7 +275,8 @@ def decode(data: bytes, type_: Any, *, path: str) -> Any:
         raise NotReadable(
             f"{path}{place} cannot be read as {getattr(type_, '__name__', type_)}: {text[:CUT_AT]}",
             path=path + place,
-            remedy="The type has changed since the value was written: give new fields defaults, or take the old form too.",
+            remedy="If it was sent wrong, end this and send it anew. If the type has changed since, give new fields defaults, "
+            "or take the old form too.",
         ) from None
 
 
@@ -275,7 +287,8 @@ def bind(
     names = _positional(parameters)
     if len(args) > len(names) and not parameters.variadic:
         raise BadArguments(
-            f"{len(args)} positional arguments were given; the function takes {len(names)}: {', '.join(names) or 'none'}.",
+            f"{len(args)} positional arguments were given; {parameters.function} takes {len(names)}: "
+            f"{', '.join(names) or 'none'}.",
         )
     positional = [
         (
@@ -289,10 +302,10 @@ def bind(
     taken = set(names[: len(args)])
     for name in named:
         if name in taken:
-            raise BadArguments(f'Argument "{name}" was given twice.')
+            raise BadArguments(f'Argument "{name}" of {parameters.function} was given twice.')
         if name not in parameters.names and not parameters.variadic:
             raise BadArguments(
-                f'There is no parameter "{name}".',
+                f'{parameters.function} has no parameter "{name}".',
                 remedy=f"The parameters are: {', '.join(parameters.names) or 'none'}.",
             )
     for place in range(len(args), len(names)):
@@ -304,7 +317,8 @@ def bind(
     if sum(name in given for name in parameters.names) < parameters.required:
         left = [name for name in parameters.names if name not in given]
         raise BadArguments(
-            f"{parameters.required} arguments are required and {len(given)} were given; missing: {', '.join(left)}.",
+            f"{parameters.function} requires {parameters.required} arguments and {len(given)} were given; "
+            f"missing: {', '.join(left)}.",
             remedy=f"The parameters are: {', '.join(parameters.names)}.",
         )
     return positional, named
@@ -348,6 +362,8 @@ def _with_schemas(error: NotReadable, payload: Payload, name: object, now: str) 
 def lost(payload: Payload, path: str) -> NotReadable:
     """Return the error for a payload that came without its data."""
     code, why = reason_of(payload)
+    if is_withheld(payload):
+        return NotReadable(f"{path} is not shown. {why}", path=path, code=code, remedy="Use a token that may.")
     return NotReadable(
         f"{path} cannot be read. {why or f'It is kept apart ({payload.size:,} bytes), and lists do not bring it.'}",
         path=path,

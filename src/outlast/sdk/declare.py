@@ -114,6 +114,7 @@ def read_parameters(function: Callable[..., Any], *, what: str, of_object: bool 
             keyword_only=frozenset(parameter.name for parameter in keyword_only),
             variadic=variadic,
             result=_written(types.get("return", Any)),
+            function=f"{function.__qualname__.rpartition('<locals>.')[2]}()",
         ),
         takes_context,
     )

@@ -52,6 +52,7 @@ class Parameters:
     keyword_only: frozenset[str] = frozenset()
     variadic: bool = False
     result: Any = None  # annotation of what is returned; Any when there is none
+    function: str = "the function"  # what errors call it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ _WHOLE: Final = re.compile(rf"\s*(?:{_PART.pattern}\s*)+")
 
 
 def nanos_of(duration: Duration, *, name: str = "duration") -> Nanos:
-    """Return ``duration`` in nanoseconds; ``name`` says in an error which argument it was.
+    """Return ``duration`` in nanoseconds, at least one for one above 0; ``name`` says in an error which argument it was.
 
     Raises:
         InvalidDuration: It is negative, longer than limits.SPAN_MAX, or not a length of time at all.
@@ -59,13 +59,21 @@ def _read(duration: Duration, name: str) -> int:
         return duration * SECOND
     if not math.isfinite(duration):
         raise InvalidDuration(f"{name} is {duration!r}: not a length of time.", remedy=FORMS)
-    return round(duration * 1_000_000_000)
+    if abs(duration) > limits.SPAN_MAX:  # so many seconds may be no number at all in nanoseconds
+        return limits.SPAN_MAX + 1 if duration > 0 else -1
+    return _some(round(duration * 1_000_000_000), over=duration > 0)
 
 
 def _read_text(text: str, name: str) -> int:
     if _WHOLE.fullmatch(text) is None:
         raise InvalidDuration(f"{name} is {text[:80]!r}: not a length of time.", remedy=FORMS)
-    return sum(_scaled(number, UNITS[unit]) for number, unit in _PART.findall(text))
+    span = sum(_scaled(number, UNITS[unit]) for number, unit in _PART.findall(text))
+    return _some(span, over=any(float(number) > 0 for number, _ in _PART.findall(text)))
+
+
+def _some(span: int, *, over: bool) -> int:
+    """Return ``span``, and 1 in place of 0 for a length that is above 0: none at all would mean that there is no bound."""
+    return max(span, 1) if over else span
 
 
 def _scaled(number: str, unit: int) -> int:

@@ -1,6 +1,5 @@
 """Finds the engine that can run in this process. The SDK knows it only by its entry point."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol, cast
@@ -58,8 +57,3 @@ def place_beside(file: str) -> str:
     """Return the address of outlast.db beside ``file``; in the current folder if that is no file (a prompt)."""
     folder = Path(file).resolve().parent if Path(file).is_file() else Path.cwd()
     return f"sqlite:///{folder / 'outlast.db'}"
-
-
-def masked(store: str) -> str:
-    """Return the address of a store as people may see it: without its password."""
-    return re.sub(r"(://[^/@:]*):[^@]*@", r"\1:***@", store)

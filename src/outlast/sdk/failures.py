@@ -13,14 +13,16 @@ from typing import Any, Final
 import msgspec
 
 from outlast.core import limits
+from outlast.core.cut import CUT
 from outlast.core.failure import Failure, FailureKind
+from outlast.protocol.traces import frames_of
 from outlast.sdk import exceptions as errors
 from outlast.sdk.durations import nanos_of
 
-CUT: Final = "… [cut, {} characters in all]"
 LOGGED_BYTES_MAX: Final = 1_000  # of an error's message in a log, which people read and programs store line by line
 FRAMES_MAX: Final = 40
 PACKAGE: Final = __file__.rsplit("/sdk/", 1)[0]
+_SHOWN: Final[set[str]] = set()  # files of the package whose code is told as users' code is
 
 _CLASSES: Final[dict[tuple[type, type], type]] = {}
 
@@ -68,18 +70,33 @@ def failure_of(exception: BaseException, *, depth: int = 0) -> Failure:
 def exception_of(failure: Failure, *, task: str = "", attempt: int = 0) -> Exception:
     """Return what to raise for ``failure`` in the code that waited: a TaskError, with the failure's cause as its cause."""
     inner = failure.cause if failure.kind is FailureKind.ACTIVITY and failure.cause else failure
-    attempt = attempt or int(failure.info.get("attempt", "0") or 0)
+    attempt = attempt or _number(failure.info.get("attempt", ""))
     base = {
         FailureKind.TIMEOUT: errors.TimedOut,
         FailureKind.CANCELED: errors.Canceled,
         FailureKind.WORKER_LOST: errors.WorkerLost,
     }.get(inner.kind, errors.TaskError)
     cls = _class_of(inner, base)
-    text = inner.message if cls is not base else f"{inner.type}: {inner.message}" if inner.type else inner.message
-    raised = _made(cls, text, inner, task, attempt) or base(text, failure=inner, task=task, attempt=attempt)
+    plain = f"{inner.type}: {inner.message}" if inner.type else inner.message
+    text = inner.message if cls is not base else plain
+    raised = _made(cls, text, inner, task, attempt) or base(plain, failure=inner, task=task, attempt=attempt)
     if inner.cause is not None:
         raised.__cause__ = exception_of(inner.cause)
     return raised
+
+
+def _number(text: str) -> int:
+    """Return the number that ``text`` is; 0 for what is none, which a worker that is not ours may have written."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0  # noqa: PLR2004 - nine digits
+
+
+def told(error: BaseException | str, failure: Failure) -> str:
+    """Return what a log says of a failure: the error, where in the user's code it was, and what to do about it."""
+    said = logged(error)
+    place = next((frame.place for frame in frames_of(failure)), "")
+    if place and place not in said:
+        said += f" at={place}"
+    return f"{said} {failure.remedy}".rstrip()
 
 
 def user_place(trace: TracebackType | None) -> str:
@@ -93,8 +110,15 @@ def user_place(trace: TracebackType | None) -> str:
     return place
 
 
+def show_code_of(file: str) -> None:
+    """Have code of ``file``, which comes with the package, told as a user's own is: where it waits and where it fails."""
+    _SHOWN.add(file)
+
+
 def is_user_file(file: str) -> bool:
     """Say whether code of ``file`` is the user's own rather than ours, the standard library's or the interpreter's."""
+    if file in _SHOWN:
+        return True
     return not file.startswith((PACKAGE, "<frozen")) and not file.startswith(STDLIB_PLAIN)
 
 

@@ -16,6 +16,7 @@ through a variable at a place that first ran outside workflow code. What they le
 import _thread
 import datetime as dt
 import gc
+import opcode
 import os
 import random
 import sys
@@ -39,6 +40,7 @@ CHANCE: Final = (
     "Write workflow.random.random(), workflow.random.randint(…): seeded with the run, the same on each replay."
 )
 UUIDS: Final = "Write workflow.uuid(): the same on each replay."
+HOST: Final = "Ask for it in a task, or once: workflow.side_effect(…) records what it was."
 FILES: Final = "Read or write it in a task: await load.execute(path)."
 NETWORK: Final = "Talk to it in a task: await fetch.execute(…)."
 PROCESS: Final = "Start it in a task: await build.execute(…)."
@@ -51,9 +53,19 @@ FUNCTIONS: Final[dict[Any, str]] = {
         for name in (
             "time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time",
             "process_time_ns", "thread_time", "thread_time_ns", "clock_gettime", "clock_gettime_ns", "localtime",
-            "gmtime", "ctime",
+            "gmtime", "ctime", "asctime", "strftime",
         )
         if hasattr(time, name)
+    },
+    **{
+        getattr(os, name): remedy
+        for remedy, names in (
+            (CLOCK, ("times",)),
+            (FILES, ("stat", "lstat", "access", "statvfs", "readlink")),
+            (HOST, ("getpid", "getppid", "getcwd", "uname", "cpu_count", "getloadavg")),
+        )
+        for name in names
+        if hasattr(os, name)
     },
     time.sleep: SLEEP,
     _thread.start_new_thread: THREADS,
@@ -61,9 +73,13 @@ FUNCTIONS: Final[dict[Any, str]] = {
     **({os.getrandom: CHANCE} if hasattr(os, "getrandom") else {}),
     getattr(uuid, "_generate_time_safe", None): UUIDS,
 }  # fmt: skip
+GIVEN: Final = {
+    time.asctime: 1,
+    time.strftime: 2,
+}  # with so many arguments they write an instant out, and read no clock
 NAMES: Final = frozenset(
     {function.__name__ for function in FUNCTIONS if function is not None}
-    | {"now", "utcnow", "today", "random", "getrandbits", "seed"}
+    | {"now", "utcnow", "today", "random", "getrandbits", "seed", "getstate"}
 )
 
 EVENTS: Final[dict[str, tuple[str, str]]] = {
@@ -74,16 +90,25 @@ EVENTS: Final[dict[str, tuple[str, str]]] = {
     "os.rename": ("renamed a file", FILES),
     "os.mkdir": ("made a directory", FILES),
     "os.rmdir": ("removed a directory", FILES),
+    "os.link": ("linked a file", FILES),
+    "os.symlink": ("linked a file", FILES),
+    "os.chmod": ("changed a file", FILES),
+    "os.chown": ("changed a file", FILES),
+    "os.utime": ("changed a file", FILES),
+    "os.truncate": ("changed a file", FILES),
+    "builtins.input": ("asked at the terminal", "Wait for a signal: await answer.receive()."),
     "sqlite3.connect": ("opened a database", FILES),
     "socket.__new__": ("made a socket", NETWORK),
     "socket.connect": ("connected a socket", NETWORK),
     "socket.getaddrinfo": ("looked up an address", NETWORK),
     "socket.gethostbyname": ("looked up an address", NETWORK),
+    "socket.gethostname": ("asked for the host's name", HOST),
     "subprocess.Popen": ("started a process", PROCESS),
     "os.system": ("started a process", PROCESS),
     "os.posix_spawn": ("started a process", PROCESS),
     "os.exec": ("started a process", PROCESS),
     "os.fork": ("forked the process", PROCESS),
+    "os.kill": ("sent a process a signal", PROCESS),
     "time.sleep": ("called time.sleep", SLEEP),
     "_thread.start_new_thread": ("started a thread", THREADS),
     "_thread.start_joinable_thread": ("started a thread", THREADS),
@@ -111,7 +136,7 @@ def refuse_direct_call(definition: TaskDefinition) -> None:
         return
     place = _place_of(_frame())
     error = DirectCall(
-        f"{definition.name}(…) was called directly inside workflow code ({place}): "
+        f"{definition.name}(…) was called directly inside workflow code{f' ({place})' if place else ''}: "
         "a direct call is not recorded and would run again on each replay.",
         remedy=f"Write: await {definition.function.__name__}.execute(…)",
     )
@@ -208,6 +233,8 @@ def _reads_host(frame: FrameType | None, called: Any, owner: Any) -> tuple[str, 
     except TypeError:
         remedy = None
     if remedy is not None:
+        if called in GIVEN and _arguments_at(frame) >= GIVEN[called]:
+            return None
         module = getattr(called, "__module__", "") or "time"
         remedy = UUIDS if frame is not None and frame.f_code.co_filename == uuid.__file__ else remedy
         return f"{'os' if module == 'posix' else module}.{name}", remedy
@@ -220,6 +247,14 @@ def _reads_host(frame: FrameType | None, called: Any, owner: Any) -> tuple[str, 
     if name == "seed" and isinstance(owner, random.Random) and frame and frame.f_locals.get("a", 0) is None:
         return "random.Random() without a seed", CHANCE
     return None
+
+
+def _arguments_at(frame: FrameType | None) -> int:
+    """Return with how many arguments ``frame`` calls, 0 where its code does not say it (``f(*given)``)."""
+    if frame is None:
+        return 0
+    code, at = frame.f_code.co_code, frame.f_lasti
+    return code[at + 1] if opcode.opname[code[at]] in {"PRECALL", "CALL"} else 0
 
 
 _SHARED: Final[Any] = getattr(random.random, "__self__")  # noqa: B009, TID251 - named, not asked; stubs do not know it

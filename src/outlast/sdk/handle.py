@@ -35,9 +35,10 @@ from outlast.sdk.classes import QueryMethod, SignalMethod
 from outlast.sdk.client import Client, mint, retry_request, seconds
 from outlast.sdk.declare import read_parameters
 from outlast.sdk.durations import Duration
-from outlast.sdk.errors import NotPublished
+from outlast.sdk.errors import BadArguments, NotPublished
 from outlast.sdk.misuse import Misuse
 from outlast.sdk.outcomes import query_error, task_error, workflow_error
+from outlast.sdk.pending import send_pending
 from outlast.sdk.recorded import HistoryEvent, Reading
 from outlast.sdk.signals import Signal
 
@@ -76,7 +77,7 @@ class Handle(Protocol[R_co]):
 class TaskHandle(Generic[R]):
     """A standalone task that is durable already. It holds nothing open and may be thrown away."""
 
-    __slots__ = ("_ahead", "_connect", "_place", "_result_type", "id")
+    __slots__ = ("_ahead", "_connect", "_pending", "_place", "_result_type", "id")
 
     def __init__(
         self,
@@ -86,13 +87,15 @@ class TaskHandle(Generic[R]):
         *,
         ahead: Ahead | None = None,
         place: int = 0,
+        pending: bool = False,
     ) -> None:
-        """``ahead`` has the waits of the batch that the task came in, there at ``place``."""
+        """``ahead`` has the waits of the batch that the task came in, there at ``place``. ``pending``: not taken yet."""
         self.id = id
         self._connect = connect
         self._result_type = result_type
         self._ahead = ahead
         self._place = place
+        self._pending = pending
 
     def __repr__(self) -> str:
         return f"<task {self.id}>"
@@ -132,7 +135,8 @@ class TaskHandle(Generic[R]):
             if isinstance(reply, TaskOutcomeReply):
                 return reply
         left = None if limit is None else max(0.0, began + limit - time.monotonic())
-        return await client.send(AwaitTask(task_id=self.id), TaskOutcomeReply, left)
+        send = send_pending if self._pending else Client.send
+        return await send(client, AwaitTask(task_id=self.id), TaskOutcomeReply, left)
 
     def cancel(self, reason: str = "") -> bool:
         """Ask the task to stop. Return False when it had ended or was asked before."""
@@ -185,16 +189,18 @@ class TaskHandle(Generic[R]):
     def attempts(self) -> tuple[Attempt, ...]:
         """Return how the leases of the task ended, in order: who had them, when, and with what error."""
         client = self._connect()
-        return client.portal.run(client.transport.read_attempts(self.id), instead="handle.aattempts()")
+        reading = client.transport.read_attempts(self.id)
+        return client.converter.opened(client.portal.run(reading, instead="handle.aattempts()"))
 
     async def aattempts(self) -> tuple[Attempt, ...]:
         """As ``attempts``, without blocking the loop."""
         client = self._connect()
-        return await client.arun(client.transport.read_attempts(self.id), instead="handle.aattempts()")
+        reading = client.transport.read_attempts(self.id)
+        return client.converter.opened(await client.arun(reading, instead="handle.aattempts()"))
 
     def _read(self, reply: TaskOutcomeReply, client: Client) -> R:
         if reply.state is not TaskState.SUCCEEDED:
-            raise task_error(reply)
+            raise task_error(client.converter.opened(reply))
         if not reply.result:
             return None  # type: ignore[return-value]  # pyright: ignore[reportReturnType] - what a function without return gives
         value: R = client.converter.from_payload(reply.result[0], self._result_type, path="result")
@@ -204,7 +210,7 @@ class TaskHandle(Generic[R]):
 class WorkflowHandle(Generic[R]):
     """A run of a workflow, or, without ``run_id``, whichever run of its workflow id is open or was the last."""
 
-    __slots__ = ("_ahead", "_connect", "_place", "_result_type", "id", "run_id")
+    __slots__ = ("_ahead", "_connect", "_pending", "_place", "_result_type", "_start", "id", "run_id")
 
     def __init__(
         self,
@@ -215,14 +221,21 @@ class WorkflowHandle(Generic[R]):
         *,
         ahead: Ahead | None = None,
         place: int = 0,
+        pending: bool = False,
+        start: str = "",
     ) -> None:
-        """``ahead`` has the waits of the batch that the run came in, there at ``place``."""
+        """``ahead`` has the waits of the batch that the run came in, there at ``place``. ``pending``: not taken yet.
+
+        ``start``: the id of the request by which it will be known which run it came to be.
+        """
         self.id = id
         self.run_id = run_id
         self._connect = connect
         self._result_type = result_type
         self._ahead = ahead
         self._place = place
+        self._pending = pending
+        self._start = start
 
     def __repr__(self) -> str:
         return f"<workflow {self.id} run {self.run_id}>" if self.run_id else f"<workflow {self.id}>"
@@ -259,11 +272,15 @@ class WorkflowHandle(Generic[R]):
         """Return how the last run of a chain ended, having waited for each; on the client's loop."""
         ends = None if limit is None else time.monotonic() + limit
         reply = None if self._ahead is None else await self._ahead.reply(self._place, client, limit)
+        send = send_pending if self._pending else Client.send
+        if self._start and not self.run_id:  # the latest run may be one that ended before the start was taken
+            asked = DescribeWorkflow(workflow_id=self.id, start_request_id=self._start)
+            self.run_id = (await send(client, asked, WorkflowInfo, limit)).run_id
         run_id = self.run_id
         while True:
             if not isinstance(reply, WorkflowOutcome):
                 left = None if ends is None else max(0.0, ends - time.monotonic())
-                reply = await client.send(AwaitWorkflow(workflow_id=self.id, run_id=run_id), WorkflowOutcome, left)
+                reply = await send(client, AwaitWorkflow(workflow_id=self.id, run_id=run_id), WorkflowOutcome, left)
             if not reply.new_run_id:
                 return reply
             run_id, reply = reply.new_run_id, None
@@ -383,8 +400,10 @@ class WorkflowHandle(Generic[R]):
             payloads = converter.arguments_to_payloads(parameters, args, kwargs)
         elif isinstance(signal, Signal):
             name = signal.name
-            (value,) = args
-            payloads = (converter.to_payload(value, path=name, declared=signal.type),)
+            if len(args) != 1 or kwargs:
+                said = f'Signal "{name}" takes one value; {len(args) + len(kwargs)} were given.'
+                raise BadArguments(said, remedy="Give several in one, as a dataclass has them.")
+            payloads = (converter.to_payload(args[0], path=name, declared=signal.type),)
         else:
             raise Misuse(
                 "not_a_signal",
@@ -407,6 +426,9 @@ class WorkflowHandle(Generic[R]):
             payloads = client.converter.arguments_to_payloads(parameters, args, kwargs)
         elif isinstance(query, str):
             name = query
+            if kwargs:
+                said = f'Query "{name}" is given by its name, and {", ".join(kwargs)} by theirs.'
+                raise BadArguments(said, remedy="Give values in order, or the method itself in place of its name.")
             payloads = tuple(client.converter.to_payload(value, path=f"{name}[{n}]") for n, value in enumerate(args))
         else:
             raise Misuse(
@@ -420,7 +442,7 @@ class WorkflowHandle(Generic[R]):
 
     def _said(self, client: Client, query: object, reply: QueryAnswered) -> Any:
         if reply.failure is not None:
-            raise query_error(reply.failure, self.id)
+            raise query_error(client.converter.opened(reply.failure), self.id)
         if not reply.result:
             return None
         result_type: Any = Any
@@ -450,7 +472,7 @@ class WorkflowHandle(Generic[R]):
 
     def _read(self, reply: WorkflowOutcome, client: Client) -> R:
         if reply.status is not RunStatus.COMPLETED:
-            raise workflow_error(reply)
+            raise workflow_error(client.converter.opened(reply))
         if not reply.result:
             return None  # type: ignore[return-value]  # pyright: ignore[reportReturnType] - what a function without return gives
         value: R = client.converter.from_payload(reply.result[0], self._result_type, path="result")

@@ -30,7 +30,6 @@ from outlast.protocol.transport import Transport
 from outlast.sdk.attempt import Attempt, too_large
 from outlast.sdk.batching import Sender
 from outlast.sdk.converter import Converter
-from outlast.sdk.failures import logged
 from outlast.sdk.leases import Leases
 from outlast.sdk.pause import Pause
 from outlast.sdk.pool import CoroutinePool, Hands, ThreadPool
@@ -42,6 +41,8 @@ PREFETCH_MAX: Final = 500  # attempts taken beyond the slots, where handlers are
 PREFETCH_SPAN: Final = 0.05  # seconds of work that may wait in here
 UNACKED_MAX: Final = 5000  # finished attempts that wait for the engine's word; beyond it nothing new is taken
 RETURN_TIMEOUT: Final = 2.0
+TELL_AFTER: Final = 1.0  # seconds of a stop after which it is told what it waits for
+AWAITED_SHOWN: Final = 5
 LAST_BREATH: Final = 0.2  # seconds for coroutines that were cancelled at a stop to tidy up
 PAUSE_FIRST: Final = 0.05
 PAUSE_MAX: Final = 5.0
@@ -131,6 +132,11 @@ class Handlers:
         """How many threads are stuck in handlers that have lost their lease."""
         return self._threads.leaked
 
+    @property
+    def leased_until(self) -> float:
+        """Until when the last lease in hand holds (monotonic), as far as the engine has said."""
+        return max((attempt.renewed_at + attempt.window for attempt in self._attempts.values()), default=0.0)
+
     def loops(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
         """Return what the worker keeps running, by name."""
         return [("begin", self._begins.run), ("complete", self._completions.run), ("heartbeat", self._leases.run)]
@@ -197,19 +203,36 @@ class Handlers:
         return tokens
 
     async def finish(self, deadline: float) -> None:
-        """Return when all handlers have ended; after ``deadline`` (monotonic) they are told to stop, and left."""
+        """Return when all handlers have ended; after ``deadline`` (monotonic) they are told to stop, and left.
+
+        What takes longer than a moment is told, so that nobody takes the wait for a program that hangs.
+        """
+        tell_at = time.monotonic() + TELL_AFTER
         while any(attempt.held for attempt in self._attempts.values()):
             left = deadline - time.monotonic()
             if left <= 0:
                 break
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._any_freed(), min(left, 1.0))
+            if time.monotonic() >= tell_at:
+                tell_at = deadline
+                _log_awaited([attempt for attempt in self._attempts.values() if attempt.held], deadline)
         late = [attempt for attempt in self._attempts.values() if attempt.held]
         for attempt in late:
             LOGGER.warning("handler_left_running task=%s", attempt.name)
             self._lose(attempt)
         if late:
             await asyncio.sleep(LAST_BREATH)
+
+    def tell_unheard(self, until: float) -> None:
+        """Log that the engine is silent and what waits for it, if anything does."""
+        if self._attempts:
+            LOGGER.warning(
+                "stopping waits_for=the server unacknowledged=%d for_at_most=%.0f s; a second signal ends the process at "
+                "once, and the work runs again",
+                len(self._attempts),
+                max(0.0, until - time.monotonic()),
+            )
 
     async def drained(self) -> None:
         """Return when every finished attempt has been answered for."""
@@ -267,7 +290,7 @@ class Handlers:
                 self._forget(attempt)  # stopped since the lease is lost: that is no outcome of the task
             else:
                 if isinstance(attempt.outcome, TaskFailed):
-                    _log_failed(attempt, attempt.outcome)
+                    LOGGER.warning("attempt_failed task=%s error=%s", attempt.name, attempt.complaint)
                 out.append(attempt)
         self._completions.put(out)
 
@@ -304,7 +327,7 @@ class Handlers:
     def _replace(self, attempt: Attempt, code: str, fact: str) -> None:
         """The outcome was refused for good: say so in its place if it is at fault, else the lease was lost."""
         if isinstance(attempt.outcome, TaskSucceeded) and code in TOO_MUCH:
-            attempt.outcome = too_large(code, fact)
+            attempt.refused(too_large(code, fact))
             if attempt.context is not None:
                 attempt.context.drop_details()
             self._completions.put([attempt])
@@ -389,10 +412,15 @@ def _completion(attempt: Attempt) -> Completion:
     return Completion(token=attempt.lease.token, outcome=outcome, details=attempt.details)
 
 
-def _log_failed(attempt: Attempt, outcome: TaskFailed) -> None:
-    failure = outcome.failure
-    message = logged(failure.message.partition("\n")[0])
-    LOGGER.warning("attempt_failed task=%s error=%s: %s", attempt.name, failure.type, message)
+def _log_awaited(held: list[Attempt], deadline: float) -> None:
+    names = ", ".join(attempt.name for attempt in held[:AWAITED_SHOWN])
+    more = f" and {len(held) - AWAITED_SHOWN} more" if len(held) > AWAITED_SHOWN else ""
+    LOGGER.warning(
+        "stopping waits_for=%s%s for_at_most=%.0f s; a second signal ends the process at once, and the work runs again",
+        names,
+        more,
+        max(0.0, deadline - time.monotonic()),
+    )
 
 
 def _size(attempt: Attempt) -> int:

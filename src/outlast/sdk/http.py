@@ -8,7 +8,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -47,9 +47,25 @@ from outlast.protocol.wire import (
 from outlast.sdk.line import ANSWER_TIMEOUT, Line, Lost, body_of
 
 LOGGER: Final = logging.getLogger("outlast.worker")
+NOT_THERE: Final = "Look at the address, and whether a server is up there: outlast serve, or outlast dev app.py."
 HELD_READ_MAX: Final = 20.0  # seconds for which a read may be held: well within the time an answer may take
 
 Value = TypeVar("Value")
+
+
+def _check(address: str, token: str) -> None:
+    """Refuse what no request can be sent to or with: asking again would not help."""
+    try:
+        parts = urlsplit(address)
+        whole = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that there is not, half a bracket
+        whole = False
+    if not whole or any(sign.isspace() for sign in address):
+        raise Invalid("invalid_request", f'The server\'s address is "{address}".', remedy="Write http://HOST:PORT.")
+    if not token.isprintable():
+        raise Invalid(
+            "invalid_request", "The token has a line end or another control character.", remedy="Give it whole."
+        )
 
 
 class HttpTransport:
@@ -62,10 +78,13 @@ class HttpTransport:
         namespace: str = "default",
         token: str = "",
         on_lost: Callable[[], Awaitable[None]] | None = None,
+        patience: float = ANSWER_TIMEOUT,
     ) -> None:
-        """``on_lost`` is awaited whenever an answer was lost, before the request is sent again; it may raise to end that."""
-        if not address.startswith(("http://", "https://")):
-            raise Invalid("invalid_request", f'The server\'s address is "{address}".', remedy="Write http://HOST:PORT.")
+        """``on_lost`` is awaited whenever an answer was lost, before the request is sent again; it may raise to end that.
+
+        ``patience`` is for how many seconds a read whose answer was lost is sent again.
+        """
+        _check(address, token)
         self.namespace = namespace
         self.address = address.rstrip("/")
         self._root = f"{self.address}/api/v1/namespaces/{quote(namespace, safe='')}/"
@@ -73,6 +92,7 @@ class HttpTransport:
         if token:
             self._headers["authorization"] = f"Bearer {token}"
         self._on_lost = on_lost
+        self._patience = patience
         self._lines: dict[int, Line] = {}
         self._silent = False  # a poll was lost, and none has been answered since
 
@@ -162,9 +182,7 @@ class HttpTransport:
                     self._say_silent(lost)
                 if self._on_lost is not None:
                     await self._on_lost()
-                refusal = Unavailable(
-                    "timeout", f"{self.address} does not answer: {lost}.", remedy="Look whether the server is up."
-                )
+                refusal = Unavailable("timeout", f"{self.address} does not answer: {lost}.", remedy=NOT_THERE)
             else:
                 if self._silent and isinstance(request, Poll):
                     self._silent = False
@@ -193,9 +211,9 @@ class HttpTransport:
         return await line.ask(request, body)
 
     async def _read(self, path: str, fields: dict[str, str], decode: Callable[[bytes], Value]) -> Value:
-        """Read, again if the answer is lost, for as long as an answer may take."""
+        """Read, again if the answer is lost, for as long as there is patience."""
         loop = asyncio.get_running_loop()
-        ends = loop.time() + ANSWER_TIMEOUT
+        ends = loop.time() + self._patience
         pause = PAUSE_FIRST
         while True:
             try:
@@ -205,7 +223,7 @@ class HttpTransport:
                     await self._on_lost()
                 if loop.time() + pause >= ends:
                     raise Unavailable(
-                        "timeout", f"{self.address} does not answer: {error}.", remedy="Look whether the server is up."
+                        "timeout", f"{self.address} does not answer: {error}.", remedy=NOT_THERE
                     ) from error
             await asyncio.sleep(pause)
             pause = longer(pause)

@@ -54,6 +54,7 @@ class Leases:
         self._wanted = asyncio.Event()
         self._next_at = 0.0
         self._blocker = ""  # the attempt that was named last for blocking its loop
+        self._unheard = False  # the last heartbeat has had no answer
         self._running: asyncio.AbstractEventLoop | None = None
 
     def watch(self, attempt: Attempt) -> None:
@@ -99,13 +100,16 @@ class Leases:
         try:
             reply: Any = await self._transport.call(request, timeout=timeout)
         except Refusal as error:
-            LOGGER.info("heartbeat_failed tasks=%d code=%s", len(items), error.code)
+            if not self._unheard:  # once in an outage: it is sent again every second or two
+                LOGGER.info("heartbeat_failed tasks=%d code=%s", len(items), error.code)
+            self._unheard = True
             reply = None
         if not isinstance(reply, HeartbeatReply):
             for attempt, item in zip(attempts, items, strict=True):
                 attempt.said = attempt.said or item.progress
                 attempt.beat_at = time.monotonic() + min(0.5, attempt.window / 20)  # again soon, well within the lease
             return
+        self._unheard = False
         for attempt, answer in zip(attempts, reply.items, strict=True):
             if answer.action == "stop":
                 attempt.beat_at = sent_at + attempt.window

@@ -4,7 +4,9 @@ Waits travel together too, and their replies come back one by one in the body of
 """
 
 import asyncio
+import errno
 import io
+import os
 from collections.abc import Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
@@ -284,4 +286,7 @@ def decode_replies_or_lose(body: bytes, wanted: int) -> tuple[Reply, ...]:
 
 def said(error: BaseException) -> str:
     """Return what went wrong in a few words."""
+    number = error.os_error.errno if type(error) is aiohttp.ClientConnectorError else None
+    if number is not None and number in errno.errorcode:
+        return os.strerror(number)  # the address is told beside it
     return str(error) or type(error).__name__

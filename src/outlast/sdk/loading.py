@@ -1,14 +1,18 @@
 """Finds the app in a module that a command names."""
 
+import difflib
 import importlib
 import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Final
 
 from outlast.sdk.app import App
 from outlast.sdk.importing import importing
 from outlast.sdk.misuse import Misuse, StartedAtImport
+
+FILES_SHOWN: Final = 8
 
 
 class CannotLoad(Misuse):
@@ -42,6 +46,38 @@ def load_app(target: str) -> App:
     return next(iter(apps.values()))[1]
 
 
+def look_for(target: str) -> None:
+    """Raise CannotLoad for a target of which can be seen without running it that there is no app to be had from it."""
+    name = target.partition(":")[0]
+    path = Path(name)
+    if path.suffix != ".py":
+        _require_module_name(name)
+        return
+    if not path.is_file():
+        raise _no_file(name)
+    try:
+        compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        raise _raised(name, error) from error
+
+
+def _no_file(name: str) -> CannotLoad:
+    here = sorted(path.name for path in Path(name).parent.glob("*.py"))[:FILES_SHOWN]
+    known = difflib.get_close_matches(Path(name).name, here, 1)
+    said = (
+        f"Did you mean {Path(name).with_name(known[0])}?" if known else f"There are: {', '.join(here)}." if here else ""
+    )
+    return CannotLoad(
+        "no_module", f"There is no file {name}.", remedy=said or f"Look at the path; this is {Path.cwd()}."
+    )
+
+
+def _raised(name: str, error: Exception) -> CannotLoad:
+    return CannotLoad(
+        "module_raised", f"{name} raised {type(error).__name__}: {error}", remedy="Correct it; the cause is above."
+    )
+
+
 def _names(module: ModuleType) -> str:
     names = [name for name, value in vars(module).items() if isinstance(value, App)]
     return f"It has: {', '.join(names)}." if names else "It has none; write `app = App()` in it."
@@ -62,7 +98,7 @@ def _load_module(name: str) -> ModuleType:
     except StartedAtImport:
         raise
     except FileNotFoundError as error:
-        raise CannotLoad("no_module", f"There is no file {name}.", remedy="Check the path.") from error
+        raise _no_file(name) from error
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise CannotLoad(
@@ -78,9 +114,7 @@ def _load_module(name: str) -> ModuleType:
             remedy='Put what ends it under:  if __name__ == "__main__":',
         ) from error
     except Exception as error:
-        raise CannotLoad(
-            "module_raised", f"{name} raised {type(error).__name__}: {error}", remedy="Correct it; the cause is above."
-        ) from error
+        raise _raised(name, error) from error
 
 
 def _require_module_name(name: str) -> None:

@@ -80,6 +80,7 @@ class TaskUsing(TypedDict, total=False):
     id: str  # the id of the task; a fresh one if not given
     key: str  # idempotency key: the same key enqueues once
     fairness_key: str  # whose work it is: those of one queue take turns
+    tx: Any  # a connection or session: in its open transaction, there if that commits
 
 
 class TaskDeclaration(TypedDict, total=False):
@@ -119,6 +120,7 @@ class WorkflowUsing(TypedDict, total=False):
     delay: Duration  # begin after this time; at once if not given
     tags: Mapping[str, str]  # texts by which it is found
     memo: Mapping[str, Any]  # values to be read with the run; its code does not see them
+    tx: Any  # a connection or session: in its open transaction, there if that commits
 
 
 class WorkflowDeclaration(TypedDict, total=False):

@@ -45,19 +45,19 @@ def closing_command(run: Verbs, main: Task) -> commands.Command:
         return commands.CompleteWorkflow(result=(payload,))
     if isinstance(error, ContinueRequested):
         return _continued(run, error)
-    holding = held(error)
+    holding = holding_in(error)
     if holding is not None:
         raise turn_failure(holding) from error
-    return commands.FailWorkflow(failure=failure_of(error))
+    return commands.FailWorkflow(failure=run.converter.sealed(failure_of(error)))
 
 
-def held(error: BaseException) -> BaseException | None:
+def holding_in(error: BaseException) -> BaseException | None:
     """Return the first mistake in ``error`` that holds the run, looking into groups; None if there is none."""
     if isinstance(error, HOLDING):
         return error
     if isinstance(error, BaseExceptionGroup):
         for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
-            found = held(inner)
+            found = holding_in(inner)
             if found is not None:
                 return found
     return None

@@ -7,7 +7,7 @@ No server, command or other app ever reads a pickle.
 import pickle
 from typing import Any, Final
 
-from outlast.core.payload import Payload
+from outlast.core.payload import Payload, is_withheld
 from outlast.sdk.converter import PICKLE, Converter, bounded
 from outlast.sdk.errors import NotReadable, NotSerializable
 from outlast.sdk.misuse import BadDeclaration
@@ -43,7 +43,7 @@ class Pickle(Converter):
 
     def from_payload(self, payload: Payload, type: Any = Any, *, path: str = "value") -> Any:
         """Return the value in ``payload``, whichever way it was written. Raises as the default converter."""
-        if payload.encoding != PICKLE or payload.blob:
+        if payload.encoding != PICKLE or payload.blob or is_withheld(payload):
             return super().from_payload(payload, type, path=path)
         try:
             return pickle.loads(payload.data)  # noqa: S301 - opt-in, see above

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Coroutine
@@ -12,6 +14,8 @@ from typing import Any, Final, TypeVar
 
 from outlast.sdk.misuse import Blocked, NotStarted
 from outlast.sdk.runtime import current_runtime
+
+LOGGER: Final = logging.getLogger("outlast.worker")
 
 R = TypeVar("R")
 
@@ -25,6 +29,8 @@ class Portal:
         """``fast`` takes uvloop where it is installed: hand-overs between threads cost half."""
         self.loop = _new_loop() if fast else asyncio.new_event_loop()
         self._closed = False
+        self._forked = False
+        self._ending = False  # the next stop of the loop is its end
         self._crossings: dict[int, _Crossing] = {}
         started = threading.Event()
         self.thread = threading.Thread(target=self._run, args=(started,), name=name, daemon=True)
@@ -82,8 +88,14 @@ class Portal:
         self._closed = True
         with contextlib.suppress(RuntimeError, FutureTimeoutError):
             asyncio.run_coroutine_threadsafe(_cancel_all(), self.loop).result(timeout=5)
-        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._ending = True
+        with contextlib.suppress(RuntimeError):  # it was stopped a moment ago, and has ended
+            self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join(timeout=5)
+
+    def forget_parents(self) -> None:
+        """Refuse calls from now on, in a child of a fork: the thread that runs the loop is the parent's."""
+        self._closed = self._forked = True
 
     def _open_crossing(self, loop: asyncio.AbstractEventLoop) -> "_Crossing":
         for key, crossing in list(self._crossings.items()):
@@ -107,7 +119,7 @@ class Portal:
                 remedy=f"Write: await {instead}",
             )
         if self._closed:
-            raise _stopped()
+            raise forked() if self._forked else _stopped()
 
     def _run(self, started: threading.Event) -> None:
         ident = threading.get_ident()
@@ -115,10 +127,22 @@ class Portal:
         asyncio.set_event_loop(self.loop)
         self.loop.call_soon(started.set)
         try:
-            self.loop.run_forever()
+            while not self._ending:
+                self._turn()
         finally:
             THREADS.discard(ident)
             self.loop.close()
+
+    def _turn(self) -> None:
+        """Run the loop until it is stopped: by ``close``, or by code that thinks it its own, which does not end it."""
+        error: BaseException | None = None
+        try:
+            self.loop.run_forever()
+        except (SystemExit, KeyboardInterrupt) as raised:  # asyncio lets no other out of a task or a callback
+            error = raised
+        if not self._ending:
+            said = "stop() was called" if error is None else f"a task or callback raised {type(error).__name__}"
+            LOGGER.warning("loop_stopped_by_user_code thread=%s reason=%s; it goes on", self.thread.name, said)
 
 
 class _Crossing:
@@ -200,6 +224,15 @@ class _Crossed:
     def cancel(self) -> None:
         if self.task is not None:
             self.task.cancel()
+
+
+def forked() -> NotStarted:
+    """Return what is raised in a child of the process that started the app."""
+    return NotStarted(
+        "app_not_started",
+        f"The app was started before this process ({os.getpid()}) was forked off: its engine and threads are the parent's.",
+        remedy="Start it after the fork, by `with app:` in the child, which then is a client of the parent's engine.",
+    )
 
 
 def _stopped() -> NotStarted:

@@ -79,7 +79,7 @@ class QueriesInHand:
 
     def fail(self, error: BaseException) -> None:
         """Give ``error`` as the answer to all."""
-        failure = recorded(error)
+        failure = self.converter.sealed(recorded(error))
         self.answers = [QueryAnswer(token=query.token, failure=failure) for query in self.queries]
 
 
@@ -87,7 +87,7 @@ def _ask(run: WorkflowRun, query: QueryTask) -> QueryAnswer:
     try:
         return QueryAnswer(token=query.token, result=run.query(query.name, query.input))
     except BaseException as error:  # noqa: BLE001 - the answer, not the thread's end
-        return QueryAnswer(token=query.token, failure=recorded(error))
+        return QueryAnswer(token=query.token, failure=run.converter.sealed(recorded(error)))
 
 
 async def events_of(transport: Transport, query: QueryTask) -> tuple[Timed, ...]:

@@ -48,6 +48,10 @@ class Owner:
             NotBound: no app does.
             NotStarted: the app has no engine at the moment.
         """
+        return self.bound().connect()
+
+    def bound(self) -> Home:
+        """Return the app that owns it, started or not. Raises NotBound."""
         if self.home is None:
             for look in _SEEKERS:
                 look(self.module)
@@ -57,7 +61,7 @@ class Owner:
                 f"The {self.what} at {self.place} belongs to no app.",
                 remedy=f"Add its module to one: App(include=[{self.module!r}]), or declare it with @app.{_kind(self.what)}.",
             )
-        return self.home.connect()
+        return self.home
 
 
 _SEEKERS: list[Callable[[str], None]] = []

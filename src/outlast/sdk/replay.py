@@ -101,7 +101,7 @@ class WorkflowRun(Verbs):
             error = found or error
             if not self.definition.fail_on_nondeterminism:
                 raise error from None
-            return Turn((commands.FailWorkflow(failure=failure_of(error)),), {}, closed=True)
+            return Turn((commands.FailWorkflow(failure=self.converter.sealed(failure_of(error))),), {}, closed=True)
 
     def replay(self, timed: Sequence[events.Timed], *, first_event_id: int = 1) -> Turn:
         """As ``advance``, over bare events. Those of a closed run are checked to their end and give no commands."""
@@ -469,7 +469,7 @@ class WorkflowRun(Verbs):
     def on_activity_failed(self, _event_id: int, event: Any) -> None:
         future = self._activity(event.scheduled_event_id)
         if future is not None:
-            error = exception_of(event.failure, task=future.definition.name)
+            error = exception_of(self.converter.opened(event.failure), task=future.definition.name)
             future.set_exception(error)
             if future.absorbing:
                 self._run_code(asking=False)

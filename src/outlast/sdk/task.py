@@ -3,24 +3,28 @@
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import replace
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+
+import msgspec
 
 from outlast.core.inputs import EnqueueTask, EnqueueTasks
-from outlast.core.limits import BATCH_ITEMS_MAX, PAYLOAD_INLINE_BYTES_MAX, REQUEST_BYTES_MAX, START_TO_CLOSE
-from outlast.core.payload import Payloads, size_of
+from outlast.core.limits import START_TO_CLOSE
+from outlast.core.payload import Payloads
 from outlast.core.replies import Refused, TaskEnqueuedReply, TasksEnqueued
 from outlast.protocol.errors import exception_of
 from outlast.sdk import guard
 from outlast.sdk.ahead import Ahead
-from outlast.sdk.client import Client, Home, mint
+from outlast.sdk.client import Client, Home, default_identity, mint
 from outlast.sdk.context import TaskContext
 from outlast.sdk.converter import Converter
 from outlast.sdk.declare import check_function, check_name, place_of, read_parameters
 from outlast.sdk.definition import TaskDefinition, TaskOptions
+from outlast.sdk.enclosed import awrite_in, refuse_enclosed, refuse_wait, write_in
 from outlast.sdk.handle import TaskHandle, task_wait
-from outlast.sdk.misuse import BadDeclaration, Blocked, Misuse, NotYet
+from outlast.sdk.many import calls_of, parted
+from outlast.sdk.misuse import Blocked, Misuse, NotYet
 from outlast.sdk.options import TaskDeclaration, TaskUsing, task_options, unknown
 from outlast.sdk.registry import Owner
 from outlast.sdk.runtime import current_runtime
@@ -29,8 +33,6 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 T = TypeVar("T")
-
-REQUEST_BYTES: Final = REQUEST_BYTES_MAX // 2  # of one request of many: room for ids, names and framing
 
 
 class SomeRefused(Misuse):
@@ -71,6 +73,7 @@ class Task(Generic[P, R]):
         self.owner = Owner(f"task {self.name!r}", module=function.__module__, place=self.place, home=home)
         chosen = {name: value for name, value in declared.items() if name not in {"name", "executor"}}
         self.options = task_options(TaskOptions(), chosen, where=where)
+        self._tx: object | None = None
         self._definition: TaskDefinition | None = None
         functools.update_wrapper(cast("Any", self), function)
 
@@ -95,9 +98,14 @@ class Task(Generic[P, R]):
         return definition
 
     def using(self, **options: Unpack[TaskUsing]) -> "Task[P, R]":
-        """Return the same task with these options for what is enqueued or executed through it."""
+        """Return the same task with these options for what is enqueued or executed through it.
+
+        With ``tx`` it is enqueued in a transaction of the caller's: there if and only if that commits, with its id known at once.
+        """
         changed = copy.copy(self)
-        changed.options = task_options(self.options, options, where=f"{self.name}.using(…)")
+        chosen = {name: value for name, value in options.items() if name != "tx"}
+        changed.options = task_options(self.options, chosen, where=f"{self.name}.using(…)")
+        changed._tx = options.get("tx", self._tx)  # noqa: SLF001 - a copy of this very object
         if changed._definition is not None:  # noqa: SLF001 - a copy of this very object
             changed._definition = replace(changed._definition, options=changed.options)  # noqa: SLF001 - as above
         return changed
@@ -109,6 +117,10 @@ class Task(Generic[P, R]):
             PayloadError: an argument cannot be written down; the path of the value is named.
             Refusal: the engine does not take it.
         """
+        if self._tx is not None:
+            namespace, items = self._enclosed([(args, kwargs)])
+            write_in(self._tx, namespace, items, instead=f"{self.name}.using(tx=…).aenqueue(…)")
+            return self._handle(items[0].task_id, pending=True)
         client = self._client("aenqueue")
         request = self._request(client, args, kwargs)
         reply = client.ask(request, TaskEnqueuedReply, instead=f"{self.name}.aenqueue(…)")
@@ -116,6 +128,10 @@ class Task(Generic[P, R]):
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """As ``enqueue``, without blocking the loop. In workflow code: one that outlives the run."""
+        if self._tx is not None:
+            namespace, items = self._enclosed([(args, kwargs)])
+            await awrite_in(self._tx, namespace, items)
+            return self._handle(items[0].task_id, pending=True)
         runtime = current_runtime()
         if runtime is not None:
             return self._handle(runtime.enqueue_detached(self.definition, args, kwargs, self.options))
@@ -132,21 +148,29 @@ class Task(Generic[P, R]):
         Raises:
             SomeRefused: the engine refused some; it has the handles of the others.
         """
+        if self._tx is not None:
+            namespace, items = self._enclosed_many(calls)
+            write_in(self._tx, namespace, items, instead=f"{self.name}.using(tx=…).aenqueue_many(…)")
+            return [self._handle(item.task_id, pending=True) for item in items]
         client = self._client("aenqueue_many")
         chunks = self._chunks(client, calls)
         replies: list[TaskEnqueuedReply | Refused] = []
         for chunk in chunks:
-            request = EnqueueTasks(items=tuple(self._made(client, payloads) for payloads in chunk))
+            request = EnqueueTasks(items=tuple(self._made(client.identity, payloads) for payloads in chunk))
             replies += client.ask(request, TasksEnqueued, instead=f"{self.name}.aenqueue_many(…)").items
         return self._handles(replies)
 
     async def aenqueue_many(self, calls: Iterable[tuple[Any, ...]]) -> list[TaskHandle[R]]:
         """As ``enqueue_many``, without blocking the loop."""
+        if self._tx is not None:
+            namespace, items = self._enclosed_many(calls)
+            await awrite_in(self._tx, namespace, items)
+            return [self._handle(item.task_id, pending=True) for item in items]
         client = self._client("aenqueue")
         chunks = self._chunks(client, calls)
         replies: list[TaskEnqueuedReply | Refused] = []
         for chunk in chunks:
-            request = EnqueueTasks(items=tuple(self._made(client, payloads) for payloads in chunk))
+            request = EnqueueTasks(items=tuple(self._made(client.identity, payloads) for payloads in chunk))
             reply = await client.aask(request, TasksEnqueued, instead=f"{self.name}.aenqueue_many(…)")
             replies += reply.items
         return self._handles(replies)
@@ -157,6 +181,7 @@ class Task(Generic[P, R]):
         Raises:
             TaskError: it failed, was cancelled or expired.
         """
+        refuse_wait(self._tx, f"{self.name}.execute(…)")
         runtime = current_runtime()
         if runtime is not None:
             result: R = await runtime.execute_activity(self.definition, args, kwargs, self.options)
@@ -174,9 +199,20 @@ class Task(Generic[P, R]):
         return self.owner.connect()
 
     def _request(self, client: Client, args: tuple[Any, ...], kwargs: dict[str, Any]) -> EnqueueTask:
-        return self._made(client, self._write(client.converter, args, kwargs))
+        return self._made(client.identity, self._write(client.converter, args, kwargs))
 
-    def _made(self, client: Client, payloads: Payloads) -> EnqueueTask:
+    def _enclosed_many(self, calls: Iterable[tuple[Any, ...]]) -> tuple[str, list[EnqueueTask]]:
+        return self._enclosed([(arguments, {}) for arguments in self._calls(calls)])
+
+    def _enclosed(self, calls: Iterable[tuple[tuple[Any, ...], dict[str, Any]]]) -> tuple[str, list[EnqueueTask]]:
+        """Return the namespace and what to write into the caller's transaction. The id of each is its idempotency key."""
+        refuse_enclosed(self.name, key=self.options.key)
+        home = self.owner.bound()
+        identity = default_identity()
+        made = [self._made(identity, self._write(home.converter, args, kwargs)) for args, kwargs in calls]
+        return home.namespace, [msgspec.structs.replace(item, key=item.task_id) for item in made]
+
+    def _made(self, identity: str, payloads: Payloads) -> EnqueueTask:
         options = self.options
         minted = mint()
         return EnqueueTask(
@@ -194,7 +230,7 @@ class Task(Generic[P, R]):
             priority=options.priority,
             fairness_key=options.fairness_key,
             tags=options.tags,
-            identity=client.identity,
+            identity=identity,
         )
 
     def _write(self, converter: Converter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Payloads:
@@ -204,29 +240,11 @@ class Task(Generic[P, R]):
         """Return the arguments of all calls, written down, by request. Ids are minted as each request is sent: the engine
         knows without a look that an id is new if it is later than all it has.
         """
-        if self.options.id or self.options.key:
-            raise BadDeclaration(
-                "one_id_for_many",
-                f"{self.name}.enqueue_many(…) was given one id or key for many tasks.",
-                remedy="Leave id and key out of .using(…); each task gets its own.",
-            )
-        chunks: list[list[Payloads]] = []
-        room = 0
-        for place, arguments in enumerate(calls):
-            if not isinstance(arguments, tuple):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
-                raise BadDeclaration(
-                    "not_a_tuple",
-                    f"Item {place} of {self.name}.enqueue_many(…) is {arguments!r}.",
-                    remedy="Give a tuple of arguments for each task, also for a single one: [(1,), (2,)].",
-                )
-            payloads = self._write(client.converter, arguments, {})
-            size = min(size_of(payloads), PAYLOAD_INLINE_BYTES_MAX * len(payloads) + 1) + 200
-            if not chunks or len(chunks[-1]) >= BATCH_ITEMS_MAX or size > room:
-                chunks.append([])
-                room = REQUEST_BYTES
-            chunks[-1].append(payloads)
-            room -= size
-        return chunks
+        return parted(self._write(client.converter, arguments, {}) for arguments in self._calls(calls))
+
+    def _calls(self, calls: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        named = bool(self.options.id or self.options.key)
+        return calls_of(calls, verb=f"{self.name}.enqueue_many", each="task", named=named)
 
     def _handles(self, replies: list[TaskEnqueuedReply | Refused]) -> list[TaskHandle[R]]:
         handles: dict[int, TaskHandle[R]] = {}
@@ -246,8 +264,8 @@ class Task(Generic[P, R]):
             raise SomeRefused(handles, refused)
         return list(handles.values())
 
-    def _handle(self, task_id: str) -> TaskHandle[R]:
-        return TaskHandle(task_id, self.owner.connect, self.definition.parameters.result)
+    def _handle(self, task_id: str, *, pending: bool = False) -> TaskHandle[R]:
+        return TaskHandle(task_id, self.owner.connect, self.definition.parameters.result, pending=pending)
 
 
 class SyncTask(Task[P, R]):

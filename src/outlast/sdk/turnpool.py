@@ -12,6 +12,7 @@ from outlast.core.replies import WorkflowTask
 from outlast.sdk.backlog import Backlog, taken_once
 from outlast.sdk.converter import Converter
 from outlast.sdk.definition import WorkflowDefinition
+from outlast.sdk.failures import is_user_file
 from outlast.sdk.loop import keep_generators
 from outlast.sdk.pool import Hands
 from outlast.sdk.queries import QueriesInHand
@@ -24,6 +25,7 @@ TELL_AFTER: Final = 0.005  # seconds for which finished turns gather while other
 SLOW: Final = 0.02  # seconds after which a turn is taken to hold its thread up: most last far less than a millisecond
 CROWDED: Final = 0.1  # seconds for which slow turns may hold all threads with others waiting before one is added
 LOOK_AGAIN: Final = 0.1
+STACK_SHOWN: Final = 20  # lines of the user's code, of a thread that does not come back
 LEAKED_MAX: Final = 64  # beyond it stuck threads are not replaced: each holds memory for good
 
 
@@ -211,8 +213,8 @@ class TurnPool:
                 with self._counting:
                     self.leaked -= 1
                 return
+            finished.append(item)  # first: a turn that were in neither would not be waited for when the worker stops
             self._waiting.pop(item, None)
-            finished.append(item)
             now = time.monotonic()
             if now >= tell_at:
                 tell_at = now + TELL_AFTER
@@ -230,4 +232,8 @@ def _close(run: WorkflowRun) -> None:
 def _stack_of(thread: int) -> str:
     frames = sys._current_frames()  # noqa: SLF001 - the only way to a thread's stack  # pyright: ignore[reportPrivateUsage]
     frame = frames.get(thread)
-    return "" if frame is None else "".join(traceback.format_stack(frame)[-20:])
+    if frame is None:
+        return ""
+    stack = traceback.extract_stack(frame)
+    users = [entry for entry in stack if is_user_file(entry.filename)]
+    return "".join(traceback.format_list((users or stack)[-STACK_SHOWN:]))

@@ -36,7 +36,7 @@ from outlast.sdk.client import mint
 from outlast.sdk.converter import Converter
 from outlast.sdk.definition import WorkflowDefinition
 from outlast.sdk.errors import HistoryGap, HoldsRun, WorkflowTaskFailure
-from outlast.sdk.failures import logged
+from outlast.sdk.failures import told
 from outlast.sdk.history import whole_history
 from outlast.sdk.pause import Pause
 from outlast.sdk.pool import Hands
@@ -46,6 +46,7 @@ from outlast.sdk.replay import WorkflowRun
 from outlast.sdk.turnpool import InHand, TurnInHand, TurnPool
 
 LOGGER: Final = logging.getLogger("outlast.worker")
+PASSING: Final = frozenset({"workflow_task_lost", "unhandled_command"})  # refusals that are not the code's fault
 
 SDK: Final = "outlast-python/0.1.0"
 PAUSE_FIRST: Final = 0.05
@@ -53,6 +54,7 @@ PAUSE_MAX: Final = 5.0
 RETURN_TIMEOUT: Final = 2.0
 SAY_TIMEOUT: Final = 5.0  # seconds for the answer to a query: then the caller has had none
 IDLE: Final = 5.0  # seconds without a turn after which a run in memory makes room for another
+DEADLOCK_REMEDY: Final = "Put what takes long into a task: workflow code only decides what comes next."
 DRAIN_LOOK: Final = 0.05  # seconds after which to look again whether every turn has ended
 LARGE_ITEM: Final = 4096  # bytes a turn's answer is taken to be, beyond the payloads in it
 
@@ -268,7 +270,7 @@ class Turns:
         error = item.error or AssertionError("a turn ended with neither commands nor an error")
         cause = error.cause if isinstance(error, HoldsRun) else "workflow_worker_unhandled_failure"
         failure = error.failure if isinstance(error, WorkflowTaskFailure) else recorded(error)
-        said = logged(error)
+        said = told(self._converter.logged(error, failure), failure)
         LOGGER.warning(
             "workflow_task_failed workflow=%s run=%s cause=%s error=%s", task.workflow_id, task.run_id, cause, said
         )
@@ -282,8 +284,9 @@ class Turns:
         return oldest is not None and time.monotonic() - oldest.since > IDLE
 
     def _not_done(self, task: WorkflowTask, cause: str, failure: Failure, run: WorkflowRun | None) -> Answer:
+        sealed = self._converter.sealed(failure)
         item = WorkflowTaskNotDone(
-            token=task.token, cause=cause, failure=failure, identity=self._identity, build=self._build
+            token=task.token, cause=cause, failure=sealed, identity=self._identity, build=self._build
         )
         return Answer(item, run, keep=False, size=2 * LARGE_ITEM)
 
@@ -342,7 +345,8 @@ class Turns:
         run_id = answer.item.token.run_id
         taken = reply.refused is None and isinstance(answer.item, WorkflowTaskDone)
         if reply.refused is not None:
-            LOGGER.info("turn_refused run=%s code=%s", run_id, reply.refused.code)
+            level = logging.INFO if reply.refused.code in PASSING else logging.WARNING
+            LOGGER.log(level, "turn_refused run=%s code=%s fact=%s", run_id, reply.refused.code, reply.refused.fact)
         if taken and answer.keep and answer.run is not None and reply.last_event_id > 0:
             self._cache[run_id] = Cached(answer.run, reply.last_event_id, time.monotonic())
             if len(self._cache) > self._runs_cached:
@@ -449,6 +453,7 @@ class Turns:
                     type="DeadlockDetected",
                     message=f"The code of workflow {task.type!r} did not come to an await within {item.limit:.1f} s.",
                     trace=stack,
+                    info={"remedy": DEADLOCK_REMEDY},
                 )
                 self._release()
                 self._saying.setdefault(task.run_id)

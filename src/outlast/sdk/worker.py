@@ -143,18 +143,25 @@ class Worker:
             return
         self._stopping = True
         deadline = time.monotonic() + grace
-        with contextlib.suppress(Refusal, TimeoutError):
+        heard = True  # the engine answers
+        try:
             await self._transport.call(StopWorker(worker=self.id), timeout=CALL_TIMEOUT)
+        except (Refusal, TimeoutError):
+            heard = False
         self._handlers.wake()
         self._turns.wake()
-        _, late = await asyncio.wait(self._polls, timeout=CALL_TIMEOUT)
+        _, late = await asyncio.wait(self._polls, timeout=CALL_TIMEOUT if heard else 0.1)
         for task in late:
             task.cancel()
         await self._hand_back(self._handlers.take_unstarted(), self._turns.take_unstarted())
         await self._handlers.finish(deadline)
+        until = deadline + LAST_WORD
+        if not heard:  # no longer than an answer can be of use: what has a lease no more runs again anyway
+            until = min(until, max(self._handlers.leased_until, time.monotonic() + CALL_TIMEOUT))
+            self._handlers.tell_unheard(until)
         for drained in (self._handlers.drained(), self._turns.drained()):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(drained, max(0.1, deadline + LAST_WORD - time.monotonic()))
+                await asyncio.wait_for(drained, max(0.1, until - time.monotonic()))
         await self._end()
 
     async def _end(self) -> None:

@@ -2,24 +2,28 @@
 
 import copy
 import functools
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, Final, Generic, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
+import msgspec
+
 from outlast.core.inputs import IfClosed, IfOpen, StartWorkflow, StartWorkflows
-from outlast.core.limits import BATCH_ITEMS_MAX, PAYLOAD_INLINE_BYTES_MAX
-from outlast.core.payload import Payloads, size_of
+from outlast.core.payload import Payloads
 from outlast.core.replies import Refused, WorkflowsStarted, WorkflowStarted
 from outlast.sdk.ahead import Ahead
 from outlast.sdk.classes import Members
-from outlast.sdk.client import Client, Home, mint
+from outlast.sdk.client import Client, Home, default_identity, mint
+from outlast.sdk.converter import Converter
 from outlast.sdk.declare import check_function, check_name, place_of, read_parameters
 from outlast.sdk.definition import WorkflowDefinition, WorkflowOptions
+from outlast.sdk.enclosed import awrite_in, refuse_enclosed, refuse_wait, write_in
 from outlast.sdk.handle import WorkflowHandle, workflow_wait
-from outlast.sdk.misuse import BadDeclaration, Misuse, NotYet
+from outlast.sdk.many import calls_of, parted
+from outlast.sdk.misuse import Misuse, NotYet
 from outlast.sdk.options import WorkflowDeclaration, WorkflowUsing, workflow_options
 from outlast.sdk.registry import Owner
 from outlast.sdk.runtime import current_runtime
-from outlast.sdk.task import REQUEST_BYTES, SomeRefused
+from outlast.sdk.task import SomeRefused
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -53,6 +57,7 @@ class Workflow(Generic[P, R]):
         self._fail_on_nondeterminism = declared.get("fail_on_nondeterminism", False)
         chosen = {name: value for name, value in declared.items() if name not in {"name", "fail_on_nondeterminism"}}
         self.options = workflow_options(WorkflowOptions(), chosen, where=f"The workflow {self.name!r} ({self.place})")
+        self._tx: object | None = None
         self._definition: WorkflowDefinition | None = None
         functools.update_wrapper(cast("Any", self), function)
 
@@ -87,9 +92,14 @@ class Workflow(Generic[P, R]):
         return definition
 
     def using(self, **options: Unpack[WorkflowUsing]) -> "Workflow[P, R]":
-        """Return the same workflow with these options for what is started through it."""
+        """Return the same workflow with these options for what is started through it.
+
+        With ``tx`` it is started in a transaction of the caller's: there if and only if that commits, with its id known at once.
+        """
         changed = copy.copy(self)
-        changed.options = workflow_options(self.options, options, where=f"{self.name}.using(…)")
+        chosen = {name: value for name, value in options.items() if name != "tx"}
+        changed.options = workflow_options(self.options, chosen, where=f"{self.name}.using(…)")
+        changed._tx = options.get("tx", self._tx)  # noqa: SLF001 - a copy of this very object
         return changed
 
     def start(self, *args: P.args, **kwargs: P.kwargs) -> WorkflowHandle[R]:
@@ -99,6 +109,10 @@ class Workflow(Generic[P, R]):
             PayloadError: an argument cannot be written down; the path of the value is named.
             Refusal: the engine does not take it, for example since a run with this id is open.
         """
+        if self._tx is not None:
+            namespace, items = self._enclosed([(args, kwargs)])
+            write_in(self._tx, namespace, items, instead=f"{self.name}.using(tx=…).astart(…)")
+            return self._pending(items[0])
         client = self._client()
         request = self._request(client, args, kwargs)
         reply = client.ask(request, WorkflowStarted, instead=f"{self.name}.astart(…)")
@@ -106,6 +120,10 @@ class Workflow(Generic[P, R]):
 
     async def astart(self, *args: P.args, **kwargs: P.kwargs) -> WorkflowHandle[R]:
         """As ``start``, without blocking the loop."""
+        if self._tx is not None:
+            namespace, items = self._enclosed([(args, kwargs)])
+            await awrite_in(self._tx, namespace, items)
+            return self._pending(items[0])
         client = self._client()
         request = self._request(client, args, kwargs)
         return self._handle(await client.aask(request, WorkflowStarted, instead=f"{self.name}.astart(…)"))
@@ -118,19 +136,31 @@ class Workflow(Generic[P, R]):
         Raises:
             SomeRefused: the engine refused some; it has the handles of the others.
         """
+        if self._tx is not None:
+            namespace, items = self._enclosed_many(calls)
+            write_in(self._tx, namespace, items, instead=f"{self.name}.using(tx=…).astart_many(…)")
+            return [self._pending(item) for item in items]
         client = self._client()
         replies: list[WorkflowStarted | Refused] = []
         for chunk in self._chunks(client, calls):
-            request = StartWorkflows(items=tuple(self._made(client, payloads) for payloads in chunk))
+            request = StartWorkflows(
+                items=tuple(self._made(client.converter, client.identity, payloads) for payloads in chunk)
+            )
             replies += client.ask(request, WorkflowsStarted, instead=f"{self.name}.astart_many(…)").items
         return self._handles(replies)
 
     async def astart_many(self, calls: Iterable[tuple[Any, ...]]) -> list[WorkflowHandle[R]]:
         """As ``start_many``, without blocking the loop."""
+        if self._tx is not None:
+            namespace, items = self._enclosed_many(calls)
+            await awrite_in(self._tx, namespace, items)
+            return [self._pending(item) for item in items]
         client = self._client()
         replies: list[WorkflowStarted | Refused] = []
         for chunk in self._chunks(client, calls):
-            request = StartWorkflows(items=tuple(self._made(client, payloads) for payloads in chunk))
+            request = StartWorkflows(
+                items=tuple(self._made(client.converter, client.identity, payloads) for payloads in chunk)
+            )
             reply = await client.aask(request, WorkflowsStarted, instead=f"{self.name}.astart_many(…)")
             replies += reply.items
         return self._handles(replies)
@@ -141,6 +171,7 @@ class Workflow(Generic[P, R]):
         Raises:
             WorkflowFailed: it failed, or was cancelled, terminated or timed out.
         """
+        refuse_wait(self._tx, f"{self.name}.execute(…)")
         return await (await self.astart(*args, **kwargs)).aresult()
 
     def _client(self) -> Client:
@@ -153,11 +184,27 @@ class Workflow(Generic[P, R]):
         return self.owner.connect()
 
     def _request(self, client: Client, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StartWorkflow:
-        return self._made(client, client.converter.arguments_to_payloads(self.definition.parameters, args, kwargs))
+        payloads = client.converter.arguments_to_payloads(self.definition.parameters, args, kwargs)
+        return self._made(client.converter, client.identity, payloads)
 
-    def _made(self, client: Client, payloads: Payloads) -> StartWorkflow:
+    def _enclosed_many(self, calls: Iterable[tuple[Any, ...]]) -> tuple[str, list[StartWorkflow]]:
+        return self._enclosed([(arguments, {}) for arguments in self._calls(calls)])
+
+    def _enclosed(self, calls: Iterable[tuple[tuple[Any, ...], dict[str, Any]]]) -> tuple[str, list[StartWorkflow]]:
+        """Return the namespace and what to write into the caller's transaction."""
+        refuse_enclosed(self.name, key=self.options.key)
+        home = self.owner.bound()
+        identity, parameters = default_identity(), self.definition.parameters
+        made = [
+            self._made(home.converter, identity, home.converter.arguments_to_payloads(parameters, args, kwargs))
+            for args, kwargs in calls
+        ]
+        return home.namespace, [
+            item if item.workflow_id else msgspec.structs.replace(item, workflow_id=mint()) for item in made
+        ]
+
+    def _made(self, converter: Converter, identity: str, payloads: Payloads) -> StartWorkflow:
         options = self.options
-        converter = client.converter
         memo = {
             name: converter.to_payload(value, path=f"memo.{name}") for name, value in (options.memo or {}).items()
         } or None
@@ -176,7 +223,7 @@ class Workflow(Generic[P, R]):
             delay=options.delay,
             memo=memo,
             tags=options.tags,
-            identity=client.identity,
+            identity=identity,
             build=options.build,
         )
 
@@ -184,30 +231,12 @@ class Workflow(Generic[P, R]):
         """Return the arguments of all calls, written down, by request. Ids are minted as each request is sent: the engine
         knows without a look that an id is new if it is later than all it has.
         """
-        if self.options.id or self.options.key:
-            raise BadDeclaration(
-                "one_id_for_many",
-                f"{self.name}.start_many(…) was given one id or key for many runs.",
-                remedy="Leave id and key out of .using(…); each run gets its own.",
-            )
-        parameters = self.definition.parameters
-        chunks: list[list[Payloads]] = []
-        room = 0
-        for place, arguments in enumerate(calls):
-            if not isinstance(arguments, tuple):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
-                raise BadDeclaration(
-                    "not_a_tuple",
-                    f"Item {place} of {self.name}.start_many(…) is {arguments!r}.",
-                    remedy="Give a tuple of arguments for each run, also for a single one: [(1,), (2,)].",
-                )
-            payloads = client.converter.arguments_to_payloads(parameters, arguments, {})
-            size = min(size_of(payloads), PAYLOAD_INLINE_BYTES_MAX * len(payloads) + 1) + 200
-            if not chunks or len(chunks[-1]) >= BATCH_ITEMS_MAX or size > room:
-                chunks.append([])
-                room = REQUEST_BYTES
-            chunks[-1].append(payloads)
-            room -= size
-        return chunks
+        write, parameters = client.converter.arguments_to_payloads, self.definition.parameters
+        return parted(write(parameters, arguments, {}) for arguments in self._calls(calls))
+
+    def _calls(self, calls: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        named = bool(self.options.id or self.options.key)
+        return calls_of(calls, verb=f"{self.name}.start_many", each="run", named=named)
 
     def _handles(self, replies: list[WorkflowStarted | Refused]) -> list[WorkflowHandle[R]]:
         handles: dict[int, WorkflowHandle[R]] = {}
@@ -230,6 +259,18 @@ class Workflow(Generic[P, R]):
     def _handle(self, reply: WorkflowStarted) -> WorkflowHandle[R]:
         result_type = self.definition.parameters.result
         return WorkflowHandle(reply.workflow_id, reply.run_id, self.owner.connect, result_type)
+
+    def _pending(self, item: StartWorkflow) -> WorkflowHandle[R]:
+        """Return the handle of a run that is not committed yet; it may come to be the one that is open."""
+        may_be_another = item.if_open is IfOpen.RETURN_EXISTING
+        return WorkflowHandle(
+            item.workflow_id,
+            "" if may_be_another else item.run_id,
+            self.owner.connect,
+            self.definition.parameters.result,
+            pending=True,
+            start=item.request_id if may_be_another else "",
+        )
 
 
 class WorkflowDecorator(Protocol):

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import socket
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -63,21 +64,39 @@ class Server:
             observer=self._meter,
         )
         self._policy = policy_of(settings)
+        self._listening: socket.socket | None = None
         self.address = ""
 
-    async def start(self) -> None:
-        """Open the store, then serve. Raises StoreError or Refusal; nothing is left open then."""
-        from outlast.server.listener import Listener, bind
+    def bind(self) -> None:
+        """Take the port, so that ``address`` is known; who connects waits until ``start``. Raises StoreError, Unavailable."""
+        from outlast.server.listener import address_of, bind
 
         # Before the port, which the same engine has as well: who has the file tells more.
         refuse_held(self._stores.path)
-        listening = bind(self._settings.host, self._settings.port)
+        self._listening = bind(self._settings.host, self._settings.port)
+        self.address = address_of(self._listening)
+
+    def unbind(self) -> None:
+        """Give back the port of a server that was not started."""
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
+
+    async def start(self) -> None:
+        """Open the store, then serve. Raises StoreError or Refusal; nothing is left open then."""
+        from outlast.server.listener import Listener
+
+        if self._listening is None:
+            self.bind()
+        listening = self._listening
+        assert listening is not None
         try:
             await self._check_blobs()
             await self.engine.start()
         except BaseException:
-            listening.close()
+            self.unbind()
             raise
+        self._listening = None  # it is the listener's now
         self._gateway = Gateway(self.engine, policy=self._policy, meter=self._meter)
         self._listener = Listener(self._gateway, listening)
         await self._listener.start()

@@ -132,6 +132,14 @@ async def _owner_said(url: str, *, otherwise: str) -> str:
 def check_store(path: str) -> Iterator[Finding]:
     """Look at the store's file, its disk and its rights; without taking it from whoever has it."""
     file = Path(path)
+    from outlast.server.looking import check_past
+
+    try:
+        check_past(path)
+    except StoreError as error:
+        yield Finding(error.code, "store", Level.PROBLEM, error.fact, error.remedy)
+        yield from _check_disk(file)
+        return
     if not file.exists():
         yield Finding(
             "store_missing", "store", Level.NOTE, f"there is no {path}", "Start something: outlast dev app.py"

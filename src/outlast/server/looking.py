@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 
 import apsw
 import msgspec
@@ -27,9 +27,14 @@ from outlast.server.stores import (
     postgres_store,
 )
 from outlast.store.base import BlobStore, FeedFound, RunFilter, StoreError, Stretch, Tally, TaskFilter, Turns, Waiting
-from outlast.store.migrate import migrations_in
-from outlast.store.sqlite import feed, listing, opening, reading
+from outlast.store.migrate import Migration, migrations_in, missing_of
+from outlast.store.sqlite import feed, listing, opening, reading, standing
 from outlast.store.sqlite.connection import Connection
+from outlast.store.sqlite.lock import last_holder
+from outlast.store.standing import Standing, refusal_of, refuse_half
+
+if TYPE_CHECKING:
+    from outlast.store.postgres.vacuum import Holder
 
 BUSY_MILLISECONDS: Final = 5_000
 ROWS_TRIED: Final = 100_000  # of tasks and of runs, when a store is looked through for rows that cannot be opened
@@ -48,6 +53,8 @@ class Opened:
     store: Looking
     blobs: BlobStore
     shown: str
+    refused: StoreError | None = None
+    """Why it may not be worked on: its work was moved, or it is a backup."""
 
 
 @asynccontextmanager
@@ -57,14 +64,17 @@ async def looked_into(url: str, place: BlobPlace = BESIDE) -> AsyncGenerator[Ope
         store = postgres_store(url)
         await store.open_to_look()
         try:
-            yield Opened(store, blobs_of_database(store, place), store.address.shown)
+            shown = store.address.shown
+            refused = refusal_of(store.standing, shown, url=shown) if store.standing else None
+            yield Opened(store, blobs_of_database(store, place), shown, refused)
         finally:
             await store.close()
         return
     path = path_of(url)
     file = ReadOnlyStore(path)
     try:
-        yield Opened(file, blobs_of(path, place), path)
+        refused = refusal_of(file.standing, path, url=f"sqlite:///{path}") if file.standing else None
+        yield Opened(file, blobs_of(path, place), path, refused)
     finally:
         file.close()
 
@@ -84,8 +94,9 @@ class ReadOnlyStore:
                 remedy="Name one with --store sqlite:///FILE, or a server with --server URL.",
             )
         self._path = path
+        self.standing: Standing | None = None
         try:
-            opened = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+            opened = opening.look_at(path)
             opened.set_busy_timeout(BUSY_MILLISECONDS)
             # apsw's stubs and the store's own protocol of it differ in one member that is not used.
             self._connection = cast("Connection", opened)
@@ -160,9 +171,9 @@ class ReadOnlyStore:
             )
         )
 
-    def schema(self) -> int:
-        """Return the number of the newest migration that the file has."""
-        return max(opening.Schema(self._connection, self._path).applied(), default=0)
+    def applied(self) -> dict[int, str]:
+        """Return the checksums of the migrations that the file has, by number."""
+        return opening.Schema(self._connection, self._path).applied()
 
     def _check(self, *, any_schema: bool) -> None:
         applied = opening.Schema(self._connection, self._path).applied()
@@ -183,6 +194,8 @@ class ReadOnlyStore:
                 f"{self._path} has schema {max(applied)}; this version of Outlast reads schema {known}.",
                 remedy="Run: outlast migrate (it keeps a copy of the file as it was).",
             )
+        self.standing = standing.read(self._connection)
+        refuse_half(self.standing, self._path, url=f"sqlite:///{self._path}")
 
     def _read(self, read: Callable[[Connection], Result]) -> Result:
         try:
@@ -195,7 +208,7 @@ def schema_of(path: str) -> int:
     """Return the schema of the store at ``path``. Raises NotFound when there is none, StoreError when it is not ours."""
     store = ReadOnlyStore(path, any_schema=True)
     try:
-        return store.schema()
+        return max(store.applied())
     finally:
         store.close()
 
@@ -215,9 +228,25 @@ async def owner_of_store(url: str) -> str:
 def integrity_of(path: str) -> None:
     """Raise StoreError when the file is damaged, as far as a look takes that is bounded by the file's size."""
     try:
-        with apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY) as connection:
+        with opening.look_at(path) as connection:
             connection.set_busy_timeout(BUSY_MILLISECONDS)
             opening.check_pages(cast("Connection", connection), path)
+    except apsw.Error as error:
+        raise opening.said(error, path) from error
+
+
+def check_past(path: str) -> None:
+    """Raise StoreError when the database is not, or not any more, what its lock file tells of: no engine starts on it."""
+    before = last_holder(path)
+    opening.examine(path, before)
+    if not before.database:
+        return
+    try:
+        with opening.look_at(path) as opened:
+            opened.set_busy_timeout(BUSY_MILLISECONDS)
+            connection = cast("Connection", opened)
+            for incarnation, number in connection.execute("SELECT incarnation, last_number FROM shards"):
+                opening.check_position(before, incarnation=incarnation, number=number, path=path)
     except apsw.Error as error:
         raise opening.said(error, path) from error
 
@@ -230,7 +259,7 @@ def unreadable_in(path: str) -> dict[str, list[str]]:
     tried = f"ORDER BY rowid DESC LIMIT {ROWS_TRIED}"
     found: dict[str, list[str]] = {"tasks": [], "runs": []}
     try:
-        with apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY) as opened:
+        with opening.look_at(path) as opened:
             opened.set_busy_timeout(BUSY_MILLISECONDS)
             connection = cast("Connection", opened)
             for id_, spec, status in connection.execute(f"SELECT task_id, spec, status FROM tasks {tried}"):  # noqa: S608 - a number of ours
@@ -275,20 +304,54 @@ def refuse_old_schema(path: str) -> None:
         )
 
 
-async def schemas_of_database(url: str) -> tuple[str, int, int]:
-    """Return what a database is called, the schema that it has, and the one of this version. Raises StoreError."""
-    from outlast.store.postgres.opening import schema_known as known
+async def pending_in(url: str) -> tuple[str, int, list[Migration]]:
+    """Return what the store at ``url`` is called, the schema that it has, and the migrations that it lacks.
 
-    store = postgres_store(url)
-    return store.address.shown, await store.schema(), known()
+    Raises NotFound when there is no file, StoreError for what is not ours or of a newer version.
+    """
+    if is_postgres(url):
+        from outlast.store.postgres.opening import PACKAGE
+
+        database = postgres_store(url)
+        shown, applied = database.address.shown, await database.applied()
+        return shown, max(applied), missing_of(applied, migrations_in(PACKAGE))
+    path = path_of(url)
+    store = ReadOnlyStore(path, any_schema=True)
+    try:
+        applied = store.applied()
+    finally:
+        store.close()
+    return path, max(applied), missing_of(applied, migrations_in("outlast.store.sqlite"))
 
 
 async def weak_points_of(url: str) -> tuple[str, tuple[str, ...]]:
     """Return what a database is called, and by which of its settings it may lose acknowledged commits. Raises StoreError."""
     store = postgres_store(url)
-    await store.schema()
+    await store.applied()
     assert store.server is not None
     return store.address.shown, store.server.weak
+
+
+async def set_aside_in(url: str) -> tuple[int, str]:
+    """Return how many rows of callers' transactions a database has set aside, and why the first was. Raises StoreError."""
+    store = postgres_store(url)
+    await store.open_to_look()
+    try:
+        return await store.intake.set_aside()
+    finally:
+        await store.close()
+
+
+async def vacuum_held_in(url: str) -> "tuple[list[Holder], int]":
+    """Return who keeps a database from removing rows that are over, and how many of ours there are. Raises StoreError."""
+    from outlast.store.postgres.vacuum import holders
+
+    store = postgres_store(url)
+    await store.open_to_look()
+    try:
+        return await store.read(holders)
+    finally:
+        await store.close()
 
 
 def schema_known() -> int:

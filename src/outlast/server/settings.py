@@ -268,5 +268,7 @@ def lease_from(sources: Sources) -> int:
 def _listen(sources: Sources) -> tuple[str, int]:
     host, colon, port = sources.text("http.listen").rpartition(":")
     if not colon or not port.isdigit() or not 0 <= int(port) <= 65_535:  # noqa: PLR2004 - the range of ports
-        raise sources.wrong("http.listen", "Write HOST:PORT, for example 127.0.0.1:7070.")
+        raise sources.wrong(
+            "http.listen", "Write HOST:PORT, for example 127.0.0.1:7070; a port is a number up to 65535."
+        )
     return host or "127.0.0.1", int(port)

@@ -275,7 +275,7 @@ def _tables_in(path: Path) -> dict[str, Any]:
 
     try:
         return tomllib.loads(_text_of(path))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise Invalid(
             "invalid_request", f"{path} is no TOML: {error}.", remedy="Correct it; texts stand in quotes."
         ) from None

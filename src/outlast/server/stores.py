@@ -2,8 +2,6 @@
 
 import asyncio
 import hashlib
-import os
-import re
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,7 @@ from uuid import UUID
 
 from outlast.core import limits
 from outlast.core.errors import Conflict, Invalid, NotFound
+from outlast.protocol.addresses import masked
 from outlast.server.clock import SystemEntropy
 from outlast.server.places import BESIDE, BlobPlace, blobs_at
 from outlast.store.base import BlobStore, Store, StoreError
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 FORMS: Final = "Write sqlite:///FILE (relative), sqlite:////ABSOLUTE/FILE, postgresql://HOST/DATABASE, or memory:."
 POSTGRES: Final = ("postgresql://", "postgres://")
-_PASSWORD: Final = re.compile(r"(://[^/@:]*):[^@]*@|(?i:(password)=[^&]*)")
 OWNER_DIGITS: Final = 32  # of the hash in an owner's id
 
 
@@ -93,7 +91,7 @@ def blobs_of_database(store: "PostgresStore", place: BlobPlace = BESIDE) -> Blob
 
 def shown(url: str) -> str:
     """Return ``url`` as people may see it: without its password."""
-    return _PASSWORD.sub(lambda found: f"{found[1]}:***@" if found[1] else f"{found[2]}=***", url)
+    return masked(url)
 
 
 def path_of(url: str) -> str:
@@ -110,6 +108,12 @@ def path_of(url: str) -> str:
         raise Invalid("invalid_request", f"There is no folder {path.parent}.", remedy="Make it, or name another.")
     if path.is_dir():
         raise Invalid("invalid_request", f"{path} is a folder.", remedy="Name a file in it.")
+    if path.exists() and not path.is_file():
+        raise Invalid("invalid_request", f"{path} is a device or a pipe.", remedy="Name a file.")
+    if path.is_symlink():
+        path = path.resolve()
+        if not path.parent.is_dir():
+            raise Invalid("invalid_request", f"There is no folder {path.parent}.", remedy="Make it, or name another.")
     return str(path)
 
 
@@ -124,15 +128,12 @@ def owner_of(path: str) -> str:
     It is of what the database says it is and of which file that is: a copy says the same and is another file, so it does
     not have the id. Nor has a database that was brought to another disk: then nothing is swept until somebody says so.
     """
-    from outlast.store.sqlite.identity import identity_of
+    from outlast.store.sqlite.identity import identity_of, marks_of
 
     if not Path(path).is_file():
         raise NotFound("store_not_found", f"There is no store at {path}.", remedy="Start an engine on it first.")
     identity, incarnation = identity_of(path)
-    found = Path(path).stat()
-    # A device's number may be another after each start of the machine; the id of its file system mostly stays.
-    disk = os.statvfs(path).f_fsid if hasattr(os, "statvfs") else found.st_dev
-    return _owner_id(identity, incarnation, disk, found.st_ino)
+    return owner_id(identity, incarnation, *marks_of(path))
 
 
 async def owner_in(store: "PostgresStore") -> str:
@@ -140,16 +141,17 @@ async def owner_in(store: "PostgresStore") -> str:
 
     A database that was restored elsewhere, or was promoted, has another.
     """
-    return _owner_id(*await store.identity())
+    return owner_id(*await store.identity())
 
 
-def _owner_id(identity: int, *more: int) -> str:
+def owner_id(identity: int, *more: int) -> str:
+    """Return the id of a store of this identity; ``more`` tells it from its copies."""
     said = "/".join(map(str, (identity, *more)))
     return f"{identity:016x}-{hashlib.sha256(said.encode()).hexdigest()[:OWNER_DIGITS]}"
 
 
 async def _as_owner(identity: int) -> str:
-    return _owner_id(identity)
+    return owner_id(identity)
 
 
 def holder_of(path: str) -> str:

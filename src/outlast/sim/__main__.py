@@ -17,7 +17,7 @@ from outlast.sim.report import (
     Round,
     failure_lines,
     failures_lines,
-    plant_lines,
+    plant_line,
 )
 
 _REPEATED_EVERY = 100  # one seed in so many is played twice
@@ -80,8 +80,8 @@ def _play_round(options: argparse.Namespace) -> int:
         print("\n".join(total.lines()))
         repeated = [seed for seed in seeds if seed % _REPEATED_EVERY == 0] or [seeds[0]]
         differing = _repeat(pool, repeated, digests)
+        print("\n".join(failures_lines(total.failures)), end="\n" if total.failures else "")
         missed = _plant_all(pool, options.first) if options.plants or count >= FULL_ROUND else 0
-    print("\n".join(failures_lines(total.failures)), end="\n" if total.failures else "")
     for text in total.missing():
         print(text)
     failed = bool(total.failures or differing or missed or total.missing())
@@ -118,9 +118,12 @@ def _catch(plant: str, first: int, count: int) -> Caught:
 
 
 def _plant_all(pool: ProcessPoolExecutor, first: int) -> int:
-    found = list(pool.map(_catch, PLANTS, [first] * len(PLANTS), [PLANT_SEEDS] * len(PLANTS)))
-    print("\n".join(plant_lines(found)))
-    return sum(not caught.seeds for caught in found)
+    missed = 0
+    print(f"planted bugs, {len(PLANTS)}:", flush=True)
+    for caught in pool.map(_catch, PLANTS, [first] * len(PLANTS), [PLANT_SEEDS] * len(PLANTS)):
+        print(plant_line(caught), flush=True)
+        missed += not caught.seeds
+    return missed
 
 
 def _play_with(plant: str, seed: int) -> Result:

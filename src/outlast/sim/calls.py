@@ -6,12 +6,12 @@ is never seen) and the same request is sent again; only a definite answer ends a
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from outlast.core.events import Timed
 from outlast.core.inputs import Request
 from outlast.core.replies import Refused, Reply
 from outlast.core.units import MILLISECOND, SECOND
+from outlast.protocol.transport import HistoryPage
 from outlast.sim.kernel import Alarm, Process
 from outlast.sim.network import Network
 
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from outlast.sim.node import Node
 
 Done = Callable[[Reply | None], None]
+
+
+class PageAsked(NamedTuple):
+    """A page of a run's history that is wanted."""
+
+    workflow_id: str
+    run_id: str
+    first_event_id: int
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +56,7 @@ class Caller:
         self._believed = self._chance.randrange(len(nodes))
         self._attempts = 0
         self._open: dict[int, tuple[Call, Node]] = {}
-        self._reads: dict[int, Callable[[tuple[Timed, ...] | None], None]] = {}
+        self._reads: dict[int, Callable[[HistoryPage | None], None]] = {}
 
     def call(
         self, namespace: str, request: Request, done: Done, *, patience: int = 2 * SECOND, attempts_max: int = 0
@@ -72,19 +80,19 @@ class Caller:
         self._open.clear()
         self._reads.clear()
 
-    def fetch(self, run_id: str, last: int, done: Callable[[tuple[Timed, ...] | None], None]) -> None:
-        """Read the history of a run from event 1 to ``last``; ``done`` gets None when no answer came."""
+    def fetch(self, namespace: str, asked: PageAsked, done: Callable[[HistoryPage | None], None]) -> None:
+        """Read a page of a history; ``done`` gets None when no answer came."""
         self._attempts += 1
         key = self._attempts
         self._reads[key] = done
         node = self._nodes[self._believed]
-        self._network.send(self.process.name, node.process, "fetch", node.fetch, self, key, run_id, last)
+        self._network.send(self.process.name, node.process, "fetch", node.fetch, self, key, namespace, asked)
         self.process.after(SECOND, "fetch timeout", self.fetched, key, None)
 
-    def fetched(self, key: int, events: tuple[Timed, ...] | None) -> None:
+    def fetched(self, key: int, page: HistoryPage | None) -> None:
         """Take in the answer to a fetch; a second one is ignored."""
         if (done := self._reads.pop(key, None)) is not None:
-            done(events)
+            done(page)
 
     def replied(self, attempt: int, reply: Reply) -> None:
         """Take in a reply; one to an attempt that was given up is ignored."""

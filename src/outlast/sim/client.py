@@ -4,6 +4,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from msgspec.structs import replace
+
 from outlast.core import inputs as i
 from outlast.core import replies
 from outlast.core.task import LETTERS
@@ -116,7 +118,7 @@ class Client:
         elif self._tasks and draw >= 0.985:
             self._retry(chance.choice(self._tasks))
         elif self._tasks:
-            self._ask(i.CancelTask(task_id=chance.choice(self._tasks), reason="asked"))
+            self._cancel(chance.choice(self._tasks), regrets=chance.random() < 0.3)
 
     def _start(self, chance: Random) -> None:
         count = chance.choice((2, 3, 6)) if chance.random() < self._load.batches else 1
@@ -169,6 +171,9 @@ class Client:
             self._workflows.append(request.workflow_id)
 
     def _enqueue(self, chance: Random) -> None:
+        if self._load.floods and chance.random() < self._load.floods:
+            self.flood()
+            return
         count = chance.choice((2, 4, 12)) if chance.random() < self._load.batches else 1
         items = tuple(self._enqueue_request(chance) for _ in range(count))
         if count == 1:
@@ -225,10 +230,19 @@ class Client:
             self._tasks.append(reply.task_id)
             if request.key == request.task_id and not reply.replayed:
                 self._keyed.append(request)  # a minted key is known to its user from now on
-            if self._chance.random() < 0.3:
+            draw = self._chance.random()
+            if draw < 0.3:
                 self._await(i.AwaitTask(task_id=reply.task_id))
+            elif draw > 0.9:
+                self._cancel(reply.task_id, regrets=True)
         elif isinstance(reply, replies.Refused) and reply.code == "idempotency_key_reused":
             self._coverage.hit("key_reused_refused")
+
+    def _cancel(self, task_id: str, *, regrets: bool) -> None:
+        """Cancel a task; who regrets it brings it back in the same breath, so that one commit may hold both."""
+        self._ask(i.CancelTask(task_id=task_id, reason="asked"))
+        if regrets:
+            self._retry(task_id)
 
     def _retry(self, task_id: str) -> None:
         """Bring a task back; now and then the same request comes once more, when the task may have ended again."""
@@ -236,7 +250,25 @@ class Client:
         self._ask(request)
         if self._chance.random() < 0.4:
             self._log.hit("request_repeated")
-            self.process.after(int(self._chance.uniform(0.1, 8.0) * SECOND), "asks again", self._ask, request)
+            self._ledger.open_calls += 1  # one that is still to come: until then nothing is drained for good
+            self.process.after(int(self._chance.uniform(0.1, 8.0) * SECOND), "asks again", self._ask_again, request)
+
+    def _ask_again(self, request: i.Request) -> None:
+        self._ledger.open_calls -= 1
+        self._ask(request)
+
+    def flood(self) -> None:
+        """Enqueue as many tasks of one kind at once as make the window on them drop its tail; mostly the last come first."""
+        chance = self._chance
+        spec = {"span": 10 * MILLISECOND, "fails": 0, "attempts": 5, "first": SECOND // 5}
+        known = i.EnqueueTask(
+            task_id="", type=chance.choice(ACTIVITY_TYPES), queue=chance.choice(QUEUES), input=(payload(spec),),
+            retry=policy_of(spec), delay=chance.choice((0, 0, 100 * MILLISECOND)),
+        )  # fmt: skip
+        count = self._load.flood + chance.choice((0, 0, 1, 5))
+        step = chance.choice((0, 5, 5, 5))
+        items = tuple(replace(known, task_id=self._mint("task"), priority=5 - n * step // count) for n in range(count))
+        self._ask(i.EnqueueTasks(items=items))
 
     def signal(self, workflow_id: str, name: str) -> None:
         """Send a signal from outside the client's own plan."""
@@ -275,7 +307,7 @@ class Client:
                 require(seen >= floor or not is_open, 6, "query_of_the_past", f"{run_id}: {seen} of {floor} signals")
                 self._coverage.hit("query_answered")
 
-        wait = int(self._chance.uniform(0.2, 4.0) * SECOND)
+        wait = int(self._chance.uniform(1.0, 4.0) * SECOND)
         self._ask(i.QueryWorkflow(workflow_id=workflow_id, run_id=run_id, name="signals", wait=wait), answered)
 
     # -- how it asks --

@@ -10,6 +10,8 @@ from outlast.core.replies import Refused, Reply, Work
 from outlast.core.shard.config import ShardConfig
 from outlast.core.units import DAY, HOUR, MILLISECOND, SECOND
 from outlast.core.writes import Batch, Claim
+from outlast.engine.reading import Reader
+from outlast.engine.shard.inline import inline
 from outlast.sim.checkers.bounds import Bounds
 from outlast.sim.checkers.durability import Durability
 from outlast.sim.checkers.feed import Feed
@@ -30,6 +32,8 @@ from outlast.sim.scene import Scene
 from outlast.sim.sweeper import Sweeper
 from outlast.sim.violation import Violation
 from outlast.sim.worker import Worker
+from outlast.store.memory.blobs import MemoryBlobStore
+from outlast.store.memory.store import MemoryStore
 
 NAMESPACES = ("default", "other")
 
@@ -127,6 +131,9 @@ class Cluster:
         self.network = Network(self.kernel, faults, scene.log)
         self.disk = Disk(self.kernel, faults, scene.log, scene.coverage, self.watch)
         self.watch.feed.read_from(self.disk.tables)
+        store = MemoryStore(tables=self.disk.tables)
+        inline(store.open())
+        self._reader = Reader(store, MemoryBlobStore(), page_events=config.knobs.page_events)
         self._minted = 0
         self._sweeper: Sweeper | None = None
         self._chance = self.kernel.stream("cluster", "faults")
@@ -156,7 +163,7 @@ class Cluster:
         knobs = {item.name: getattr(config.knobs, item.name) for item in fields(config.knobs) if item.name in known}
         return Node(
             self.kernel, f"node{n}", clock, config=ShardConfig(**knobs, **self._other_knobs()), disk=self.disk,
-            network=self.network, witness=self.watch, coverage=self.scene.coverage, faults=config.faults,
+            reader=self._reader, network=self.network, witness=self.watch, coverage=self.scene.coverage, faults=config.faults,
             log=self.scene.log,
         )  # fmt: skip
 
@@ -268,6 +275,12 @@ class Cluster:
         bound = self._bound()
         kernel.run(until=kernel.now + bound, stop=self._over)
         require_drained(self.scene, bound)
+        if self.config.load.floods:
+            kernel.note("idle workers, and a flood")
+            for client in self.clients:
+                client.flood()
+            kernel.run(until=kernel.now + bound, stop=self._over)
+            require_drained(self.scene, bound)
 
     def _over(self) -> bool:
         swept = self._sweeper is None or not self._sweeper.left()

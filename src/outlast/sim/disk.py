@@ -7,11 +7,9 @@ applied, it never happens, or it is applied later, unless a higher fence has com
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from outlast.core.codec import decode_events
 from outlast.core.errors import InvariantBroken
-from outlast.core.events import Timed
 from outlast.core.shard.window import BEFORE_ALL
 from outlast.core.writes import Batch, Claim, CommitOutcome, Load, LoadKeys, LoadReadyTasks, Page
 from outlast.sim.coverage import Coverage
@@ -19,8 +17,9 @@ from outlast.sim.faults import FaultLog, Faults
 from outlast.sim.kernel import Alarm, Kernel, Process
 from outlast.sim.violation import Violation
 from outlast.store.base import StoreError
-from outlast.store.memory.reading import read_history
 from outlast.store.memory.tables import Tables
+
+Result = TypeVar("Result")
 
 
 class Watcher(Protocol):
@@ -65,7 +64,7 @@ def copied(batch: Batch) -> Batch:
         dropped_timers=dict(batch.dropped_timers),
         dedup=dict(batch.dedup),
         counters=dict(batch.counters),
-        outbox=list(batch.outbox),
+        messages=list(batch.messages),
         received=dict(batch.received),
         lease_until=batch.lease_until,
         bytes=batch.bytes,
@@ -214,22 +213,12 @@ class Disk:
                 pass
         process.after(self._read_latency(), "loaded", done, page)
 
-    def read_history(
-        self, process: Process, run_id: str, first: int, last: int, done: Callable[[tuple[Timed, ...]], None]
-    ) -> None:
-        """Read the events from ``first`` to ``last`` of a run, both included."""
-        self._kernel.after(self._read_latency(), "read history", self._read, process, run_id, first, last, done)
+    def read(self, process: Process, look: Callable[[], Result], done: Callable[[Result], None]) -> None:
+        """Give ``done`` what ``look`` sees in the tables when the request arrives."""
+        self._kernel.after(self._read_latency(), "read history", self._read, process, look, done)
 
-    def _read(
-        self, process: Process, run_id: str, first: int, last: int, done: Callable[[tuple[Timed, ...]], None]
-    ) -> None:
-        events: list[Timed] = []
-        rows = read_history(self.tables, run_id, first_event_id=first, events_max=last - first + 1)
-        for row in rows:
-            for place, timed in enumerate(decode_events(row.blob), start=row.first_event_id):
-                if first <= place <= last:
-                    events.append(timed)
-        process.after(self._read_latency(), "history read", done, tuple(events))
+    def _read(self, process: Process, look: Callable[[], Result], done: Callable[[Result], None]) -> None:
+        process.after(self._read_latency(), "history read", done, look())
 
     # -- chance --
 

@@ -137,6 +137,7 @@ class Knobs:
     window_max: int
     window_low: int
     page_rows: int
+    page_events: int  # of a history
     runs_cached_max: int
     tasks_cached_max: int
     dedup_cached_max: int
@@ -162,6 +163,7 @@ def draw_knobs(chance: Random, *, single: bool) -> Knobs:
         window_max=window,
         window_low=max(1, window // chance.choice((2, 4))),
         page_rows=chance.choice((2, 3, 5, 1000)),
+        page_events=chance.choice((1, 4, 12, 1000)),
         runs_cached_max=chance.choice((3, 5, 20, 1000)),
         tasks_cached_max=chance.choice((4, 8, 30, 1000)),
         dedup_cached_max=chance.choice((3, 20, 1000)),
@@ -177,6 +179,9 @@ def _seldom(chance: Random, small: int, usual: int) -> int:
     return small if chance.random() < 0.12 else usual
 
 
+_FLOODED_MAX: Final = 10  # windows up to this size are flooded; for others it would take too many tasks
+
+
 @dataclass(slots=True, kw_only=True)
 class Load:
     """How much the users do, and for how long."""
@@ -190,6 +195,8 @@ class Load:
     contended_ids: int  # workflow ids that several clients fight for
     handler_span: int
     batches: float
+    floods: float  # how often an enqueue is of as many alike tasks as make a window drop its tail
+    flood: int  # how many these are
 
 
 @dataclass(slots=True, kw_only=True)
@@ -230,12 +237,16 @@ def draw_config(seed: int) -> Config:
         contended_ids=chance.choice((1, 2, 6)),
         handler_span=int(log_uniform(chance, 0.02, 2.0) * SECOND),
         batches=0.4 if busy else chance.choice((0.0, 0.05, 0.2)),
+        floods=chance.choice((0.0, 0.2, 0.4)) if knobs.window_max <= _FLOODED_MAX else 0.0,
+        flood=2 * knobs.window_max,
     )
     # Two clocks may differ by twice the skew, and an owner's reads rest on its margin being more than that.
     skew = min(200 * MILLISECOND, (knobs.shard_margin or SECOND) // 3)
     faults = draw_faults(chance)
+    # A page takes a few times these: read one by one over a slow network, a history would outlast the patience of a query.
+    knobs.page_events = max(knobs.page_events, (faults.latency + faults.commit_latency) // (2 * MILLISECOND))
     if busy:
-        knobs.window_max, knobs.window_low = 4, 2
+        knobs.window_max, knobs.window_low, load.flood = 4, 2, 8
         faults.load_slow = max(faults.load_slow, 0.15)
     day_after = not busy and chance.random() < 0.3
     return Config(seed=seed, single=single, skew=skew, day_after=day_after, faults=faults, knobs=knobs, load=load)

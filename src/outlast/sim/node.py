@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from outlast.core.events import Timed
+from outlast.core.errors import NotFound
 from outlast.core.inputs import Poll, Request, ReturnTasks, ShardRequest
 from outlast.core.replies import Refused, Reply, Work, WorkflowTask
 from outlast.core.shard.config import ShardConfig
 from outlast.core.shard.core import ShardCore
-from outlast.core.shard.outputs import Answer, Ask, StepDown, with_events
+from outlast.core.shard.outputs import Answer, Ask, StepDown
 from outlast.core.units import MILLISECOND, SECOND
 from outlast.core.writes import Claim, CommitOutcome, Page
+from outlast.engine.reading import Reader
+from outlast.engine.shard.inline import inline
+from outlast.protocol.transport import HistoryPage
 from outlast.sim.clock import NodeClock
 from outlast.sim.coverage import Coverage
 from outlast.sim.disk import Disk
@@ -28,7 +31,7 @@ from outlast.sim.network import Network
 from outlast.sim.violation import require
 
 if TYPE_CHECKING:
-    from outlast.sim.calls import Caller
+    from outlast.sim.calls import Caller, PageAsked
 
 
 @dataclass(slots=True, eq=False)
@@ -68,6 +71,7 @@ class Node:
         *,
         config: ShardConfig,
         disk: Disk,
+        reader: Reader,
         network: Network,
         witness: Witness,
         coverage: Coverage,
@@ -81,6 +85,7 @@ class Node:
         self._kernel = kernel
         self._config = config
         self._disk = disk
+        self._reader = reader
         self._network = network
         self._witness = witness
         self._coverage = coverage
@@ -221,14 +226,22 @@ class Node:
                     self._flush()
                 return
 
-    def fetch(self, caller: "Caller", key: int, run_id: str, last: int) -> None:
-        """Read a history for a worker that has not got it in memory."""
-        self._disk.read_history(
-            self.process, run_id, 1, last,
-            lambda events: self._network.send(
-                self.process.name, caller.process, "fetched", caller.fetched, key, events
-            ),
-        )  # fmt: skip
+    def fetch(self, caller: "Caller", key: int, namespace: str, asked: "PageAsked") -> None:
+        """Read a page of a history for a worker that has not got it in memory."""
+
+        def look() -> HistoryPage | None:
+            try:
+                reading = self._reader.read_history(
+                    namespace, asked.workflow_id, asked.run_id, first_event_id=asked.first_event_id
+                )
+                return inline(reading)
+            except NotFound:
+                return None  # it was forgotten
+
+        def looked(page: HistoryPage | None) -> None:
+            self._network.send(self.process.name, caller.process, "fetched", caller.fetched, key, page)
+
+        self._disk.read(self.process, look, looked)
 
     # -- the loop --
 
@@ -393,9 +406,9 @@ class Node:
         turns = list(work.workflow_tasks)
         left = len(missing)
 
-        def filled(n: int, task: WorkflowTask, events: tuple[Timed, ...]) -> None:
+        def filled(n: int, task: WorkflowTask) -> None:
             nonlocal left
-            turns[n] = with_events(task, events)
+            turns[n] = task
             left -= 1
             if left == 0:
                 self._giving.pop(ticket.number, None)
@@ -407,11 +420,10 @@ class Node:
 
         self._giving[ticket.number] = ticket
         for n in missing:
-            task = turns[n]
-            self._disk.read_history(
-                self.process, task.run_id, task.first_event_id, task.started_event_id - 2,
-                partial(filled, n, task),
-            )  # fmt: skip
+            self._disk.read(self.process, partial(self._with_history, turns[n]), partial(filled, n))
+
+    def _with_history(self, task: WorkflowTask) -> WorkflowTask:
+        return inline(self._reader.with_history(task))
 
     def _take_back(self, ticket: Ticket, poll: Poll, work: Work) -> None:
         if self.core is None or not (work.tasks or work.workflow_tasks):

@@ -35,6 +35,7 @@ from outlast.core.shard.core import ShardCore
 from outlast.core.shard.outputs import Answer
 from outlast.core.units import MILLISECOND
 from outlast.core.writes import Batch, CommitOutcome, LoadLeasedTasks, LoadTimers, Page
+from outlast.engine import reading
 from outlast.sim import disk as disk_module
 from outlast.sim.planting import PLANTS, Patches, plant, planted
 from outlast.store.memory import reading as memory_reading
@@ -411,10 +412,12 @@ def _feed_tells_twice(patches: Patches) -> None:
 @plant("the feed leaves out the ends of leases that ran out")
 def _feed_leaves_out_lost(patches: Patches) -> None:
     def changes(self: Any, batch: Any) -> Any:
-        kept = batch.attempts
-        batch.attempts = [row for row in kept if row.outcome != "worker_lost"]
+        lost = [row for row in self.attempts if row.outcome == "worker_lost"]
+        for row in lost:
+            row.late = 1
         found = before(self, batch)
-        batch.attempts = kept
+        for row in lost:
+            row.late = 0
         return found
 
     before = patches.put(gather.Gather, "_changes", changes)
@@ -427,6 +430,24 @@ def _feed_skips_rest(patches: Patches) -> None:
         return [entry for entry in found if (entry.number, entry.before) >= after]
 
     before = patches.put(memory_reading, "entries_of", entries_of)
+
+
+@plant("the feed tells the ends of tasks behind all else that a commit did to them")
+def _feed_tells_ends_last(patches: Patches) -> None:
+    def changes(self: Any, batch: Any) -> Any:
+        self.closed = [(end, len(self.attempts)) for end, _ in self.closed]
+        return before(self, batch)
+
+    before = patches.put(gather.Gather, "_changes", changes)
+
+
+@plant("a history that does not fit on a page is given out as if it were whole")
+def _history_cut_short(patches: Patches) -> None:
+    def with_events(task: Any, history: Any, *, next_event_id_to_read: int = 0) -> Any:
+        del next_event_id_to_read
+        return before(task, history)
+
+    before = patches.put(reading, "with_events", with_events)
 
 
 @plant("a query is answered before the code has been shown what had arrived")

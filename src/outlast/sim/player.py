@@ -19,6 +19,7 @@ from outlast.core.units import MILLISECOND, SECOND
 from outlast.sim.calls import Caller
 from outlast.sim.coverage import Coverage
 from outlast.sim.faults import FaultLog, Faults
+from outlast.sim.histories import Histories
 from outlast.sim.kernel import Process
 from outlast.sim.program import Interpreter, Nondeterminism, payload, replay, signals_shown
 from outlast.sim.violation import Violation, require
@@ -52,6 +53,7 @@ class Player:
         self.process = process
         self.mint = mint
         self._caller = caller
+        self._histories = Histories(caller, coverage)
         self._coverage = coverage
         self._faults = faults
         self._log = log
@@ -82,14 +84,14 @@ class Player:
         def fetched(events: tuple[Timed, ...] | None) -> None:
             if events is None:
                 return  # nothing is answered: it is asked again
-            require(len(events) == query.last_event_id, 6, "query_of_uncommitted_events",
+            require(len(events) >= query.last_event_id, 6, "query_of_uncommitted_events",
                     f"{query.token.run_id}: {len(events)} of {query.last_event_id}")  # fmt: skip
             self._coverage.hit("query_asked")
             said = payload([signals_shown(events), not isinstance(events[-1][1], CLOSING)])
             answer = AnswerQueries(worker=self.name, items=(QueryAnswer(token=query.token, result=(said,)),))
             self._caller.call(namespace, answer, lambda _: None, patience=SECOND, attempts_max=2)
 
-        self._caller.fetch(query.token.run_id, query.last_event_id, fetched)
+        self._histories.of_query(namespace, query, fetched)
 
     def _turn(self, namespace: str, task: WorkflowTask) -> None:
         key = (namespace, task.run_id)
@@ -99,29 +101,35 @@ class Player:
         cached = self._cache.get(key)
         if task.first_event_id == 1:
             self._cache.pop(key, None)
-            self._play(namespace, task, None, list(task.events))
+            self._read(namespace, task, None, from_event_id=1)
         elif cached is not None and cached.acknowledged and cached.last_event_id == task.first_event_id - 1:
             self._coverage.hit("sticky_used")
             # From here on memory is ahead of the history, so it is good for nothing else until the answer has come.
             del self._cache[key]
-            self._play(namespace, task, cached, list(task.events))
+            self._read(namespace, task, cached, from_event_id=task.first_event_id)
         else:
             self._cache.pop(key, None)
             self._coverage.hit("cache_missed")
-            self._caller.fetch(
-                task.run_id, task.first_event_id - 1,
-                lambda events: self._fetched(namespace, task, events),
-            )  # fmt: skip
+            self._read(namespace, task, None, from_event_id=1)
 
-    def _fetched(self, namespace: str, task: WorkflowTask, events: tuple[Timed, ...] | None) -> None:
-        if events is None:
-            self._turn_over(namespace)  # nothing is answered: the task times out
+    def _read(self, namespace: str, task: WorkflowTask, cached: Cached | None, *, from_event_id: int) -> None:
+        """Play the turn once all events from ``from_event_id`` on are here."""
+        if task.next_event_id_to_read:
+            self._coverage.hit("history_came_in_part")
+        elif task.first_event_id == from_event_id:
+            self._play(namespace, task, cached)
             return
-        require(len(events) == task.first_event_id - 1, 30, "history_shorter_than_told",
-                f"{task.run_id}: {len(events)} before {task.first_event_id}")  # fmt: skip
-        self._play(namespace, task, None, [*events, *task.events])
 
-    def _play(self, namespace: str, task: WorkflowTask, cached: Cached | None, events: list[Timed]) -> None:
+        def completed(whole: WorkflowTask | None) -> None:
+            if whole is None:
+                self._turn_over(namespace)  # nothing is answered: the task times out
+            else:
+                self._play(namespace, whole, cached)
+
+        self._histories.complete(namespace, task, completed, from_event_id=from_event_id)
+
+    def _play(self, namespace: str, task: WorkflowTask, cached: Cached | None) -> None:
+        events = list(task.events)
         try:
             if cached is None:
                 require(len(events) == task.started_event_id, 30, "task_shows_wrong_events",

@@ -91,10 +91,7 @@ def failures_lines(failures: list[Result]) -> list[str]:
     return lines
 
 
-def plant_lines(found: list[Caught]) -> list[str]:
-    """Return the table of planted bugs."""
-    lines = [f"planted bugs, {len(found)}:"]
-    for caught in found:
-        how = f"caught by seed {caught.seeds}, invariant {caught.invariant}" if caught.seeds else "NOT CAUGHT"
-        lines.append(f"  {caught.plant:<30}{how:<60}{PLANTS[caught.plant].text}")
-    return lines
+def plant_line(caught: Caught) -> str:
+    """Return one planted bug's line of the table."""
+    how = f"caught by seed {caught.seeds}, invariant {caught.invariant}" if caught.seeds else "NOT CAUGHT"
+    return f"  {caught.plant:<30}{how:<60}{PLANTS[caught.plant].text}"

@@ -14,6 +14,7 @@ from outlast.core.feed import Entry
 from outlast.core.feed import Place as FeedPlace
 from outlast.core.units import Fence
 from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, HistoryRow, Load, Page, RunRow, TaskRow
+from outlast.protocol.intake import Intake
 from outlast.query.predicate import Predicate
 
 Place = tuple[int, str]  # in a list: the instant that it is in order of, and the id
@@ -141,6 +142,11 @@ class Store(Protocol):
 
     reads_inline: bool
     """Whether ``load`` and the other reads finish without waiting (they may then be called from a loop at once)."""
+
+    @property
+    def intake(self) -> Intake | None:
+        """Where transactions of callers leave rows in the store's own database; None where they cannot."""
+        ...
 
     async def open(self) -> None:
         """Make the schema if there is none, migrate it if it is old. Raises StoreError."""

@@ -57,6 +57,12 @@ class FileBlobStore:
         """Return the data. Raises StoreError "store_damaged" when it is missing or does not have this hash."""
         return await asyncio.to_thread(self._get, digest)
 
+    async def names(self) -> set[str]:
+        """Return the names of all that are there, whose they may be."""
+        return await asyncio.to_thread(
+            lambda: {path.name for path in self.folder.glob("??/*") if DIGEST.fullmatch(path.name)}
+        )
+
     async def aged(self, *, now: int) -> set[str]:
         """Return the blobs that were last put more than SWEEP_AGE before ``now``; none where another store is the owner."""
         if not await self.owns():
@@ -76,6 +82,13 @@ class FileBlobStore:
     async def owns(self) -> bool:
         """Say whether the folder is this store's; asking takes nothing. Raises StoreError."""
         return self._ownership is None or await self._ownership.owns()
+
+    async def pass_on(self, to: str) -> bool:
+        """Make the folder that of the store with the id ``to``, if it is this store's; say whether it was. Raises StoreError."""
+        if self._ownership is None or not await self._ownership.owns():
+            return False
+        await asyncio.to_thread(self._replace_owner, to)
+        return True
 
     async def _read_owner(self) -> str:
         return await asyncio.to_thread(self._owner_kept)
@@ -105,6 +118,17 @@ class FileBlobStore:
                     file.unlink(missing_ok=True)
                     with contextlib.suppress(FileExistsError):
                         _write(file, owner.encode())
+            _sync_folder(self.folder)
+        except OSError as error:
+            raise _not_kept(self.folder, error) from error
+
+    def _replace_owner(self, owner: str) -> None:
+        file = self.folder / OWNER
+        part = file.with_name(f"{OWNER}.{os.getpid()}{PART}")
+        try:
+            part.unlink(missing_ok=True)
+            _write(part, owner.encode())
+            part.replace(file)
             _sync_folder(self.folder)
         except OSError as error:
             raise _not_kept(self.folder, error) from error

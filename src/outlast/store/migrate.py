@@ -43,6 +43,17 @@ class Migration:
         """The SHA-256 of the statements, without regard to line ends."""
         return hashlib.sha256("\n".join(self.sql.splitlines()).encode()).hexdigest()
 
+    @property
+    def does(self) -> str:
+        """What it does, in the first sentence of its file."""
+        words: list[str] = []
+        for line in self.sql.splitlines():
+            said = line.removeprefix("--").strip()
+            if not line.startswith("--") or not said:
+                break
+            words.append(said)
+        return f"{' '.join(words).partition('. ')[0].removesuffix('.')}."
+
 
 class Database(Protocol):
     """What the runner asks of a database."""

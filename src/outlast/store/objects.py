@@ -21,7 +21,7 @@ from obstore.exceptions import (
 )
 
 from outlast.core.errors import invariant
-from outlast.core.units import SECOND
+from outlast.core.units import FOREVER, SECOND
 from outlast.store.base import StoreError
 from outlast.store.blobs import DIGEST, SWEEP_AGE
 from outlast.store.owning import OWNER, Ownership
@@ -93,6 +93,10 @@ class ObjectBlobStore:
             raise self._damaged(f"The content of the stored payload {digest} in {self._place} has changed")
         return data
 
+    async def names(self) -> set[str]:
+        """Return the names of all that are there, whose they may be. Raises StoreError."""
+        return {digest async for digest in self._older(FOREVER)}
+
     async def aged(self, *, now: int) -> set[str]:
         """Return the blobs that were last put more than SWEEP_AGE before ``now``; none where another store is the owner."""
         if not await self.owns():
@@ -124,6 +128,16 @@ class ObjectBlobStore:
             return await self._ownership.owns()
         except _FAILED as error:
             raise self._said(error) from error
+
+    async def pass_on(self, to: str) -> bool:
+        """Make the prefix that of the store with the id ``to``, if it is this store's; say whether it was. Raises StoreError."""
+        if not await self.owns():
+            return False
+        try:
+            await put_async(self._objects, OWNER, to.encode(), mode="overwrite")
+        except _FAILED as error:
+            raise self._said(error) from error
+        return True
 
     async def _read_owner(self) -> str:
         try:

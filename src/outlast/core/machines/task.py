@@ -127,7 +127,10 @@ def heartbeat(task: Task, item: HeartbeatItem, *, now: int, span: int) -> bool:
         status.details = item.details
     if (item.progress or item.details is not None) and task.spec.heartbeat:
         status.heartbeat_deadline = max(status.heartbeat_deadline, later(now, task.spec.heartbeat))
-    if item.details is not None or item.progress or task.lease_until - status.lease_written >= span // 2:
+    said = item.details is not None or item.progress
+    if said and task.begin_needed:
+        status.begun = True  # only a handler that runs has something to say: this was its one attempt
+    if said or task.lease_until - status.lease_written >= span // 2:
         status.lease_written = task.lease_until
         return True
     return False
@@ -276,8 +279,9 @@ def bring_back(task: Task, *, now: int) -> None:
         raise InvariantBroken("brought_back_without_cause", task=task.task_id, state=task.state.value)
     spec, status = task.spec, task.status
     status.retries += 1
-    status.start_by = later(now, spec.start_by - task.enqueued_at) if spec.start_by else 0
-    status.close_by = later(now, spec.close_by - task.enqueued_at) if spec.close_by else 0
+    first = later(task.enqueued_at, spec.delay)  # the delay is not waited for again, nor added to its ends
+    status.start_by = later(now, spec.start_by - first) if spec.start_by else 0
+    status.close_by = later(now, spec.close_by - first) if spec.close_by else 0
     status.cancel_requested, status.cancel_reason = False, ""
     status.lost_in_a_row, status.suspect = 0, False
     status.completion = b""

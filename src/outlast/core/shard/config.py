@@ -19,6 +19,7 @@ class ShardConfig:
     backoff_first: int = limits.WORKFLOW_TASK_BACKOFF_FIRST
     backoff_max: int = limits.WORKFLOW_TASK_BACKOFF_MAX
     idempotency_window: int = limits.IDEMPOTENCY_WINDOW
+    feed_age: int = limits.FEED_AGE_MAX
     batch_rows_max: int = limits.BATCH_ROWS_MAX
     answers_max: int = limits.ANSWERS_MAX
     inputs_held_max: int = limits.INPUTS_HELD_MAX

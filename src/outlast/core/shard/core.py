@@ -40,6 +40,7 @@ from outlast.core.shard.gate import Gate
 from outlast.core.shard.gather import Gather
 from outlast.core.shard.loading import Loading
 from outlast.core.shard.outputs import Answer, Output, StepDown
+from outlast.core.shard.pace import Pace
 from outlast.core.shard.state import Shard
 from outlast.core.shard.window import Window
 from outlast.core.units import FOREVER
@@ -66,8 +67,11 @@ class ShardCore:
     """One shard under one fence."""
 
     def __init__(self, claim: Claim, *, config: ShardConfig, now: int, lease_until: int = 0) -> None:
-        """Begin with what ``claim`` gave. ``lease_until`` is when the shard's lease ends, if it has an end."""
+        """Begin with what ``claim`` gave. ``lease_until``, by the clock, is when the shard's lease ends, if it has an end."""
         at = max(now, claim.last_at)
+        self._pace = Pace(now, at - now)
+        self._serve_until: int = lease_until - config.shard_margin if config.shard_lease else FOREVER
+        self._renew_at: int = now + config.shard_renew
         self.shard = Shard(
             config=config,
             claim=claim,
@@ -76,11 +80,11 @@ class ShardCore:
             gather=Gather(claim.shard, claim.fence, claim.last_number + 1),
             timers=Window[TimerRow](config.window_max, config.window_low),
             stalled_at=at,
-            serve_until=lease_until - config.shard_margin if config.shard_lease else FOREVER,
+            serve_until=self._pace.time(self._serve_until),
             counters=dict(claim.counters),
             freshest=freshness.mark_of(claim.counters),
             namespaces=dict(claim.namespaces),
-            renew_at=now + config.shard_renew,
+            renew_at=self._pace.time(self._renew_at),
         )
         for namespace, name in claim.counters:
             of, queue, _ = counted_by(name)
@@ -120,7 +124,7 @@ class ShardCore:
         if shard.stepped_down:
             self._stopped(ticket)
             return
-        if now > shard.now:
+        if self._pace.time(now) > shard.now:
             self._pass_time(now)
         self._enter(Admitted(ticket, request, namespace, principal, size), waited=False)
         self._after()
@@ -155,17 +159,25 @@ class ShardCore:
             return
         self._pass_time(now)
         shard = self.shard
-        if shard.config.shard_lease and now >= shard.renew_at:
+        if shard.config.shard_lease and now >= self._renew_at:
             shard.gather.renew = True
         for found in due.collect(shard):
             self._admit(Admitted(None, found, "", ""))
         self._after()
 
     def clock_stepped(self, span: int, *, now: int) -> None:
-        """Hear that the clock was set ahead by ``span``: attempts that run keep the time that they had left."""
-        if not self._stopped(None):
-            self._pass_time(now)
-            attempts.prolong(self.shard, span)
+        """Hear, before anything else of that instant, that the clock was set ahead by ``span``.
+
+        It makes up for what it was behind. Of the rest none has passed: attempts that run keep the time that they had left.
+        """
+        if self._stopped(None):
+            return
+        behind = self._pace.time(now - span) - (now - span)
+        self._pace = Pace(now, max(0, behind - span))
+        self._follow_lease()
+        self._pass_time(now)
+        if span > behind:
+            attempts.prolong(self.shard, span - behind)
 
     def loaded(self, load_id: int, page: Page, *, now: int) -> None:
         """Take the page that an Ask asked for."""
@@ -193,7 +205,8 @@ class ShardCore:
         shard.in_flight = shard.gather.number
         shard.in_flight_lease_until = lease_until
         if lease_until:
-            shard.renew_at = now + shard.config.shard_renew
+            self._renew_at = now + shard.config.shard_renew
+            self._follow_lease()
         shard.settle_counters()
         freshness.settle(shard)
         return shard.gather.take(now=shard.now, lease_until=lease_until)
@@ -209,7 +222,8 @@ class ShardCore:
             return
         shard.in_flight = 0
         if shard.in_flight_lease_until:
-            shard.serve_until = shard.in_flight_lease_until - shard.config.shard_margin
+            self._serve_until = shard.in_flight_lease_until - shard.config.shard_margin
+            self._follow_lease()
         shard.gate.commit(shard.outputs, number)
         shard.timers.committed(number)
         for name, window in shard.ready.items():
@@ -238,7 +252,8 @@ class ShardCore:
 
     def next_wakeup(self) -> int | None:
         """Return the instant at which ``tick`` should be called next, None if only an input can bring something."""
-        return None if self.stepped_down else due.next_wakeup(self.shard)
+        at = None if self.stepped_down else due.next_wakeup(self.shard)
+        return None if at is None else self._pace.clock(at)
 
     def take_outputs(self) -> list[Output]:
         """Return what the shell must do now, in order."""
@@ -254,8 +269,14 @@ class ShardCore:
             self.shard.outputs.append(Answer(ticket, UNAVAILABLE))
         return True
 
+    def _follow_lease(self) -> None:
+        """Note when, by the shard's time, its lease ends and is to be renewed: others see it end by the clock."""
+        self.shard.serve_until = self._pace.time(self._serve_until)
+        self.shard.renew_at = self._pace.time(self._renew_at)
+
     def _pass_time(self, now: int) -> None:
         shard = self.shard
+        now = self._pace.time(now)
         if now <= shard.now:
             return
         if now - shard.now > shard.config.stall:

@@ -1,6 +1,6 @@
-"""Rows that were read and cannot be opened: each is set aside, refused by name, and left as it is; the rest is served.
+"""Rows that were read and cannot be opened: each is left out as damaged, refused by name, and left as it is; the rest is served.
 
-What is set aside is known by its id alone. It is never written, so that a version that can read it finds it whole.
+What is damaged is known by its id alone. It is never written, so that a version that can read it finds it whole.
 """
 
 from typing import Final
@@ -19,36 +19,36 @@ UNREADABLE: Final = (msgspec.MsgspecError, ValueError)  # bytes of another form,
 
 
 def open_task(shard: Shard, row: TaskRow) -> Task | None:
-    """Return what ``row`` says; None when it cannot be opened, and is set aside."""
+    """Return what ``row`` says; None when it cannot be opened, and is left out."""
     try:
         return task_of(row)
     except UNREADABLE as error:
-        _set_aside(shard, row.task_id, error)
+        _note_damaged(shard, row.task_id, error)
         return None
 
 
 def open_run(shard: Shard, row: RunRow, parked: list[ParkedRow]) -> Run | None:
-    """Return what ``row`` and what is parked for it say; None when they cannot be opened, and are set aside."""
+    """Return what ``row`` and what is parked for it say; None when they cannot be opened, and are left out."""
     try:
         return run_of(row, parked)
     except UNREADABLE as error:
-        _set_aside(shard, row.run_id, error)
+        _note_damaged(shard, row.run_id, error)
         return None
 
 
-def _set_aside(shard: Shard, id: str, error: Exception) -> None:
+def _note_damaged(shard: Shard, id: str, error: Exception) -> None:
     if id not in shard.damaged and len(shard.damaged) >= limits.DAMAGED_MAX:
         raise error  # it is no row here and there: the store is not one that this version can serve
     shard.damaged[id] = str(error)
 
 
 def stands_still(shard: Shard, task: Task) -> bool:
-    """Return whether ``task`` is an activity of a run that was set aside: nothing can be told that run, so it stays as it is."""
+    """Return whether ``task`` is an activity of a damaged run: nothing can be told that run, so it stays as it is."""
     return task.run_id in shard.damaged
 
 
 def require_whole(shard: Shard, id: str, *, what: str) -> None:
-    """Refuse what was set aside.
+    """Refuse what is damaged.
 
     Raises:
         NotFound: code "store_damaged", with what was wrong.

@@ -6,7 +6,7 @@ entity itself remembers. Rows are for the others, and go by whole periods.
 
 from typing import Final, NamedTuple
 
-from outlast.core.errors import Conflict
+from outlast.core.errors import Conflict, NotFound
 from outlast.core.inputs import StartWorkflow
 from outlast.core.replies import RunStatus
 from outlast.core.run import Run
@@ -115,6 +115,27 @@ def find_start(
     if row is None:
         return None
     return Started(row.id, row.fingerprint.removeprefix(RETURNED), made=not row.fingerprint.startswith(RETURNED))
+
+
+def run_of_start(shard: Shard, namespace: str, workflow_id: str, request_id: str, *, known: Run | None) -> str:
+    """Return the id of the first run of the chain that a start began or found open, "" when no such start is known."""
+    if known is not None and known.fixed.start_request_id == request_id:
+        return known.first_run_id
+    row = find(shard, namespace, start_scope(workflow_id), request_id)
+    return "" if row is None else row.id
+
+
+def require_start(shard: Shard, namespace: str, workflow_id: str, request_id: str, *, known: Run | None) -> str:
+    """As ``run_of_start``. Raises NotFound when no such start is known."""
+    run_id = run_of_start(shard, namespace, workflow_id, request_id, known=known)
+    if not run_id:
+        raise NotFound(
+            "workflow_not_found",
+            f"No start {request_id} of workflow {workflow_id} is known in namespace {namespace}.",
+            remedy="Look at the id and the namespace; a start is known for 24 hours after its run has ended.",
+            workflow_id=workflow_id,
+        )
+    return run_id
 
 
 def keep_start(shard: Shard, namespace: str, workflow_id: str, request: StartWorkflow, started: Started) -> None:

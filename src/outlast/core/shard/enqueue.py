@@ -19,6 +19,7 @@ from outlast.core.shard.damage import require_whole
 from outlast.core.shard.namespaces import require_active
 from outlast.core.shard.readiness import add, require_queues
 from outlast.core.shard.state import Shard
+from outlast.core.shard.why import polled_lately
 from outlast.core.task import Task
 from outlast.core.units import later, operation_id_of
 from outlast.core.writes import TaskSpec, TaskStatus
@@ -65,7 +66,8 @@ def enqueue(shard: Shard, request: EnqueueTask, *, namespace: str, principal: st
     )
     dedup.keep_task(shard, task)
     add(shard, task, delay=request.delay)
-    return TaskEnqueuedReply(task_id=task.task_id)
+    polled = polled_lately(shard, "t", namespace, task.queue, task.type)
+    return TaskEnqueuedReply(task_id=task.task_id, polled=polled)
 
 
 def _known_task(known: Task, request: EnqueueTask, namespace: str, fingerprint: str) -> TaskEnqueuedReply:
@@ -78,6 +80,12 @@ def _known_task(known: Task, request: EnqueueTask, namespace: str, fingerprint: 
             f"Key {request.key} made task {known.task_id} with another request.",
             remedy="Use a new key for a new request.",
             id=known.task_id,
+        )
+    if known.namespace != namespace:
+        raise Conflict(
+            "task_already_exists",
+            f"The id {request.task_id} cannot be had: the ids of tasks are one for all namespaces of a store.",
+            remedy="Begin ids with something of your own, such as the namespace's name, or give none: one is made.",
         )
     raise Conflict(
         "task_already_exists",
@@ -105,11 +113,12 @@ def _spec_of(shard: Shard, request: EnqueueTask, namespace: str, fingerprint: st
         operation_id=operation_id_of(namespace, request.task_id, "task"),
         key=request.key,
         fingerprint=fingerprint,
+        delay=request.delay,
     )
 
 
 def fingerprint_of(request: EnqueueTask) -> str:
-    """Return what tells one enqueue from another under the same key: type, queue and input."""
+    """Return what tells one enqueue from another under the same key: type, queue, input and delay."""
     asked = (request.type, request.queue, told_apart(request.input), request.delay)
     return hashlib.blake2b(_encode(asked), digest_size=12).hexdigest()
 

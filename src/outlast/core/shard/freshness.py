@@ -6,35 +6,38 @@ new owner takes it that the count had come to its end. A client whose clock is a
 looked up as before, which costs reads and nothing else. So do ids of any other shape.
 """
 
-from functools import lru_cache
 from typing import Final
 
 from outlast.core.shard.state import Shard
 
 COUNTER: Final = ("", "freshest")  # keeps the time in the mark
 _LENGTH: Final = 36
+_DIGITS: Final = 32
 _COUNT_BITS: Final = 64  # of a rank, below those of the time
+_VERSION: Final = 7  # four bits of a rank, above the last twelve of its time
 
 
-@lru_cache(maxsize=8192)  # each name is asked about twice: before it is stored and when it is
 def rank_of(name: str) -> int:
-    """Return the rank of a UUIDv7 among all, which is its digits without the version; 0 for a name of another shape."""
+    """Return the rank of a UUIDv7 among all, which is the number that its digits are; 0 for a name of another shape."""
     if len(name) != _LENGTH or name[8] != "-" or name[14] != "7":
         return 0
+    digits = name.replace("-", "")
     try:
-        return int(name[:8] + name[9:13] + name[15:18] + name[19:23] + name[24:], 16)
+        return int(digits, 16) if len(digits) == _DIGITS else 0
     except ValueError:
         return 0
 
 
 def time_of(rank: int) -> int:
     """Return the time in a rank: the first 48 bits of the id and the 12 behind the version."""
-    return rank >> _COUNT_BITS
+    time = rank >> _COUNT_BITS
+    return time >> 16 << 12 | time & 0xFFF
 
 
 def mark_of(counters: dict[tuple[str, str], int]) -> int:
     """Return the mark that a new owner begins with: no id of the time that was stored is taken for new."""
-    return ((counters.get(COUNTER, 0) + 1) << _COUNT_BITS) - 1
+    time = counters.get(COUNTER, 0)
+    return (((time >> 12 << 16) | (_VERSION << 12) | (time & 0xFFF)) + 1 << _COUNT_BITS) - 1
 
 
 def is_fresh(shard: Shard, name: str) -> bool:

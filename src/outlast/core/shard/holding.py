@@ -11,6 +11,7 @@ def hold(shard: Shard, task: Task) -> None:
     if seen is None:
         seen = shard.worker(task.namespace, task.worker)
         seen.seen_at = 0  # only known from its lease
+        seen.identity, seen.build = task.status.worker_identity, task.status.build
     seen.leases += 1
     if task.status.suspect:
         seen.suspect = task.task_id

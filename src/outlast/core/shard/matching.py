@@ -46,6 +46,8 @@ def hold(shard: Shard, poll: Poll, *, namespace: str, ticket: object) -> None:
     shard.poll_of[key] = waiting
     shard.poll_of_ticket[ticket] = waiting
     seen.polls += 1
+    if shard.held and (poll.task_types, poll.workflow_types) not in seen.told:
+        offers.try_soon(shard, poll, namespace=namespace)
     seen.tell(poll)
     for queue in poll.queues:
         shard.polls.setdefault((namespace, queue), {})[key] = waiting
@@ -298,7 +300,7 @@ def lease_of(shard: Shard, task: Task) -> TaskLease:
         last_failure=status.failure,
         enqueued_at=task.enqueued_at,
         started_at=status.started_at,
-        deadline=status.attempt_deadline,
+        deadline=_deadline(task),
         begin_needed=attempts_max == 1,
         priority=spec.priority,
     )
@@ -337,3 +339,9 @@ def _answer_again(shard: Shard, key: str, poll_id: str) -> Work | None:
     if not leased and not work_turns:
         return None
     return Work(tasks=tuple(leased), workflow_tasks=tuple(work_turns))
+
+
+def _deadline(task: Task) -> int:
+    """Return the instant by which the running attempt must have ended, 0 for none."""
+    ends = [end for end in (task.status.attempt_deadline, task.close_by) if end]
+    return min(ends, default=0)

@@ -61,15 +61,20 @@ def known(shard: Shard, key: Key) -> bool:
 # --- the ordinary cases, seen at once: nothing needs to be read ------------------------------------------------------
 
 
+def _start_is_new(shard: Shard, request: i.StartWorkflow) -> bool:
+    return not request.workflow_id and is_fresh(shard, request.run_id) and is_fresh(shard, request.request_id)
+
+
 def _starts_are_new(shard: Shard, request: i.StartWorkflows) -> bool:
-    for item in request.items:
-        if item.workflow_id or not is_fresh(shard, item.run_id) or not is_fresh(shard, item.request_id):
-            return False
-    return True
+    return all(_start_is_new(shard, item) for item in request.items)
+
+
+def _task_is_new(shard: Shard, request: i.EnqueueTask) -> bool:
+    return request.key in {"", request.task_id} and is_fresh(shard, request.task_id)
 
 
 def _tasks_are_new(shard: Shard, request: i.EnqueueTasks) -> bool:
-    return all(item.key in {"", item.task_id} and is_fresh(shard, item.task_id) for item in request.items)
+    return all(_task_is_new(shard, item) for item in request.items)
 
 
 def _leases_are_here(shard: Shard, request: i.CompleteTasks) -> bool:
@@ -100,7 +105,9 @@ def _run_is_here(shard: Shard, request: i.AwaitWorkflow) -> bool:
 
 _QUICK: Final[dict[type, Callable[[Shard, Any], bool]]] = {
     i.AwaitWorkflow: _run_is_here,
+    i.StartWorkflow: _start_is_new,
     i.StartWorkflows: _starts_are_new,
+    i.EnqueueTask: _task_is_new,
     i.EnqueueTasks: _tasks_are_new,
     i.CompleteTasks: _leases_are_here,
     i.CompleteWorkflowTasks: _turns_are_here,
@@ -130,6 +137,8 @@ def of(shard: Shard, admitted: Admitted) -> list[Key]:
             return [_run_key(namespace, request), ("dedup", namespace, scope, request.request_id)]
         case i.CancelWorkflow() | i.QueryWorkflow() as request:
             return [_run_key(namespace, request)]
+        case i.DescribeWorkflow() as request if request.start_request_id and not request.run_id:
+            return _of_start_asked_for(shard, namespace, request)
         case i.TerminateWorkflow() | i.DescribeWorkflow() as request:
             key = _run_key(namespace, request)
             run = _named(shard, namespace, request)
@@ -175,6 +184,18 @@ def _of_start(shard: Shard, namespace: str, request: i.StartWorkflow) -> list[Ke
         known = shard.latest.get((namespace, workflow_id))
         if known is not None:
             keys += _open_tasks(shard.runs[known], None)
+    return keys
+
+
+def _of_start_asked_for(shard: Shard, namespace: str, request: i.DescribeWorkflow) -> list[Key]:
+    workflow_id, key = request.workflow_id, request.start_request_id
+    keys: list[Key] = [("workflow", namespace, workflow_id), ("dedup", namespace, dedup.start_scope(workflow_id), key)]
+    latest = shard.runs.get(shard.latest.get((namespace, workflow_id), ""))
+    run_id = dedup.run_of_start(shard, namespace, workflow_id, key, known=latest)
+    if run_id:
+        keys.append(("run", run_id))
+        run = shard.runs.get(run_id)
+        keys += _open_tasks(run, limits.DESCRIBED_MAX) if run is not None else ()
     return keys
 
 

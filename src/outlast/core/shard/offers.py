@@ -5,10 +5,15 @@ this is stored but ``ready_at``: on load the offer is made again (ARCHITECTURE Â
 """
 
 from collections import deque
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from outlast.core.inputs import Poll
 from outlast.core.run import Run
 from outlast.core.shard.state import Shard
+from outlast.core.units import SECOND
+
+TRIED_AFTER: Final = SECOND  # for which a worker that has come waits for what is held, so that the one before it may go
+HELD_MAX: Final = 10_000  # of one queue and type; beyond them runs wait their time out
 
 Name = TypeVar("Name", bound=tuple[str, ...])
 
@@ -25,10 +30,15 @@ def need(shard: Shard, run: Run) -> None:
 
 def offer(shard: Shard, run: Run) -> None:
     """Put a run that needs a turn where a worker finds it, once."""
+    if shard.held:
+        _release(shard, run)
     if run.offered or run.turn is not None or not run.open or run.ready_at == 0:
         return
     if run.state.task_retry_at > shard.now:
         shard.expire_at(run.state.task_retry_at, "retry_turn", run.run_id, 0)
+        held = shard.held.setdefault((run.namespace, run.queue, run.type), {})
+        if len(held) < HELD_MAX:
+            held[run.run_id] = None
         return
     run.offered = True
     worker = run.state.sticky_worker
@@ -39,6 +49,33 @@ def offer(shard: Shard, run: Run) -> None:
         run.state.sticky_worker = ""
         _line_of(shard.offers, (run.namespace, run.queue, run.type)).append(run.run_id)
     shard.hot[run.namespace, run.queue] = None
+
+
+def try_soon(shard: Shard, poll: Poll, *, namespace: str) -> None:
+    """Let runs whose code failed wait no longer than a moment: a worker has come that may have other code.
+
+    Nothing is written for it: so a poll makes no batch of the rows of many runs, and a new owner only waits as was stored.
+    """
+    soon = shard.now + TRIED_AFTER
+    for name in [(namespace, queue, type_name) for queue in poll.queues for type_name in poll.workflow_types]:
+        for run_id in list(shard.held.get(name, ())):
+            run = shard.runs.get(run_id)
+            if run is None or run.turn is not None or not run.open:
+                shard.held[name].pop(run_id, None)
+            elif run.state.task_retry_at > soon:
+                run.state.task_retry_at = soon
+                offer(shard, run)
+        if name in shard.held and not shard.held[name]:
+            del shard.held[name]
+
+
+def _release(shard: Shard, run: Run) -> None:
+    name = (run.namespace, run.queue, run.type)
+    held = shard.held.get(name)
+    if held is not None and run.run_id in held:
+        del held[run.run_id]
+        if not held:
+            del shard.held[name]
 
 
 def _line_of(lines: dict[Name, deque[str]], name: Name) -> deque[str]:

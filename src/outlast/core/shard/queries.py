@@ -39,7 +39,7 @@ def _refuse_held(shard: Shard, run: Run) -> None:
     if run.open and run.state.task_failure is not None and run.state.task_retry_at > shard.now:
         raise Conflict(
             "workflow_held",
-            f"The code of run {run.run_id} of {run.workflow_id} fails: {run.state.task_failure.message[:200]}",
+            f"The code of run {run.run_id} of {run.workflow_id} fails: {run.state.task_failure.said[:200]}",
             remedy="Start a worker with code that does not, or look at what it has published.",
             run_id=run.run_id,
         )

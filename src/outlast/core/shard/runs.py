@@ -90,7 +90,8 @@ def start(shard: Shard, request: StartWorkflow, *, namespace: str, principal: st
         _check_reuse(request, workflow_id, known)
     run = open_run(shard, request, workflow_id, namespace=namespace, principal=principal, fingerprint=fingerprint)
     dedup.keep_start(shard, namespace, workflow_id, request, dedup.Started(run.run_id, fingerprint, made=True))
-    return WorkflowStarted(workflow_id=workflow_id, run_id=run.run_id)
+    polled = why.polled_lately(shard, "w", namespace, run.queue, run.type)
+    return WorkflowStarted(workflow_id=workflow_id, run_id=run.run_id, polled=polled)
 
 
 def _check_reuse(request: StartWorkflow, workflow_id: str, known: Run) -> None:
@@ -109,7 +110,7 @@ def _check_reuse(request: StartWorkflow, workflow_id: str, known: Run) -> None:
 
 
 def fingerprint_of(request: StartWorkflow) -> str:
-    """Return what tells one start from another under the same key: type, queue and input."""
+    """Return what tells one start from another under the same key: type, queue, workflow id, input, run timeout and delay."""
     asked = (
         request.type,
         request.queue,
@@ -373,7 +374,11 @@ def refuse_closed(run: Run) -> None:
 
 def describe(shard: Shard, request: DescribeWorkflow, *, namespace: str, ticket: object) -> None:
     """Answer with what is known of a run."""
-    run = find_run(shard, namespace, request.workflow_id, request.run_id)
+    run_id = request.run_id
+    if not run_id and request.start_request_id:
+        known = latest_run(shard, namespace, request.workflow_id)
+        run_id = dedup.require_start(shard, namespace, request.workflow_id, request.start_request_id, known=known)
+    run = find_run(shard, namespace, request.workflow_id, run_id)
     shard.answer(ticket, why.describe_run(shard, run))
 
 

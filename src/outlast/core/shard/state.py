@@ -69,6 +69,8 @@ class WorkerSeen:
     seen_at: int = 0
     suspect: str = ""  # the suspect task that this worker runs, or will run once it is idle
     stopped: bool = False
+    identity: str = ""  # with ``build`` from its lease, until it says more itself
+    build: str = ""
     told: dict[Told, Poll] = field(default_factory=dict[Told, Poll])  # its last of each kind, the latest last
 
     def tell(self, poll: Poll) -> None:
@@ -151,6 +153,9 @@ class Shard:
     fair: dict[QueueName, Fair] = field(default_factory=dict[QueueName, Fair])
     fairs_moved: list[Fair] = field(default_factory=list[Fair])
     offers: dict[TaskQueue, deque[str]] = field(default_factory=dict[TaskQueue, deque[str]])  # runs that need a turn
+    held: dict[TaskQueue, dict[str, None]] = field(
+        default_factory=dict[TaskQueue, dict[str, None]]
+    )  # runs whose turn failed and waits to be tried again
     sticky: dict[tuple[str, str, str, str], deque[str]] = field(
         default_factory=dict[tuple[str, str, str, str], deque[str]]
     )  # namespace, task queue, type, worker -> runs that wait for it

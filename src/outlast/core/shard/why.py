@@ -120,9 +120,7 @@ def _why_run(
         return f"worker {run.turn.worker} to run its code", run.turn.deadline
     if run.ready_at and state.task_retry_at > shard.now:
         failure = state.task_failure
-        fact = (
-            f"{failure.type}: {failure.message.splitlines()[0] if failure.message else ''}" if failure else "a failure"
-        )
+        fact = failure.said if failure else "a failure"
         return f"another try of its code after {state.task_attempt - 1} that failed, the last with {fact}", (
             state.task_retry_at
         )
@@ -165,10 +163,13 @@ def info_of_activity(event_id: int, activity_id: str, task: Task) -> PendingActi
 def describe_task(shard: Shard, task: Task) -> TaskInfo:
     """Return what is known of ``task``."""
     polled = polled_lately(shard, "t", task.namespace, task.queue, task.type)
-    return info_of_task(task, why=_why_task(task, polled=polled), polled=polled)
+    seen = shard.workers.get((task.namespace, task.worker))
+    return info_of_task(
+        task, why=_why_task(task, polled=polled), polled=polled, heard_at=0 if seen is None else seen.seen_at
+    )
 
 
-def info_of_task(task: Task, *, why: str = "", polled: bool = True) -> TaskInfo:
+def info_of_task(task: Task, *, why: str = "", polled: bool = True, heard_at: int = 0) -> TaskInfo:
     """Return what ``task`` itself says, with what only its surroundings do."""
     return TaskInfo(
         namespace=task.namespace,
@@ -196,6 +197,9 @@ def info_of_task(task: Task, *, why: str = "", polled: bool = True) -> TaskInfo:
         why=why,
         polled=polled,
         retries=task.status.retries,
+        expires_at=task.expiry() if task.state is TaskState.LEASED else 0,
+        heard_at=heard_at if task.state is TaskState.LEASED else 0,
+        worker_identity=task.status.worker_identity if task.state is TaskState.LEASED else "",
     )
 
 
@@ -203,7 +207,7 @@ def _why_task(task: Task, *, polled: bool) -> str:
     if task.closed:
         return f"nothing: it is {task.state.value}" + (f" ({task.reason})" if task.reason else "")
     if task.state is TaskState.LEASED:
-        return f"worker {task.worker}, attempt {task.attempt}"
+        return f"worker {task.status.worker_identity or task.worker}, attempt {task.attempt}"
     if task.state is TaskState.RETRY_WAIT:
         return f"its next attempt, after attempt {task.attempt} ended with {task.reason}"
     if not task.ready:
@@ -223,7 +227,13 @@ def describe_workers(shard: Shard, request: DescribeWorkers, *, namespace: str) 
         if len(found) == limits.WORKERS_SHOWN_MAX:
             return WorkersInfo(items=tuple(found), more=True)
         info = WorkerInfo(
-            worker=worker, leases=seen.leases, polls=seen.polls, seen_at=seen.seen_at, stopped=seen.stopped
+            worker=worker,
+            identity=seen.identity,
+            build=seen.build,
+            leases=seen.leases,
+            polls=seen.polls,
+            seen_at=seen.seen_at,
+            stopped=seen.stopped,
         )
         if told:
             info = msgspec.structs.replace(

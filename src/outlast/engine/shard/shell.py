@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 from outlast.core import limits
 from outlast.core.errors import InvariantBroken
@@ -22,9 +22,10 @@ from outlast.core.shard.outputs import Answer, Ask, StepDown
 from outlast.core.units import Fence
 from outlast.core.writes import Batch, Claim, CommitOutcome, LoadKeys, Page
 from outlast.engine.ports import Clock, Observer
+from outlast.engine.shard.inline import inline
 from outlast.engine.shard.mailbox import ONLY_READS, RESERVED, Letter, Mailbox
 from outlast.engine.shard.patience import claimed_within
-from outlast.engine.ticket import NobodyWaits, Ticket
+from outlast.engine.ticket import STOPPING, NobodyWaits, Ticket
 from outlast.store.base import Store, StoreError
 
 LOG: Final = logging.getLogger("outlast.engine")
@@ -37,8 +38,6 @@ ALARM_SLACK: Final = 100_000  # nanoseconds: an alarm that rings early would rin
 COMMIT_SLOW: Final = 10.0  # seconds after which a commit in flight is held to hang
 ALARM_LATE: Final = 5.0  # seconds after which what is due and was not looked at is held to be forgotten
 STOP_GRACE: Final = 10.0  # seconds that a clean stop gives the last commits
-
-Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
@@ -112,13 +111,17 @@ class Shell:
         config = self._config
         await claimed_within(self._claim, (config.shard_lease + config.shard_margin) / 1e9 if config.shard_lease else 0)
 
-    async def stop(self) -> None:
-        """Answer waiting polls, commit what is gathered, give the shard back. Work that is not acknowledged is refused."""
+    def begin_stop(self) -> None:
+        """Take nothing new and answer all polls, also those that leases are on their way to: these are handed back."""
         self._stopping = True
         for ticket, letter in list(self._open.items()):
             if isinstance(letter.request, Poll):
                 self._forget(ticket)
                 self._release(ticket, Work(stop=True), None)
+
+    async def stop(self) -> None:
+        """Answer waiting polls, commit what is gathered, give the shard back. Work that is not acknowledged is refused."""
+        self.begin_stop()
         self._quiet = asyncio.get_running_loop().create_future()
         self._wake()
         clean = True
@@ -188,9 +191,9 @@ class Shell:
 
     def give_back(self, work: Work, worker: str, *, namespace: str) -> None:
         """Hand back the leases of a poll's answer that nobody took: the attempts do not count."""
-        tokens = tuple(lease.token for lease in work.tasks)
-        turns = tuple(task.token for task in work.workflow_tasks)
-        if tokens or turns:
+        if work.tasks or work.workflow_tasks:
+            tokens = tuple(lease.token for lease in work.tasks)
+            turns = tuple(task.token for task in work.workflow_tasks)
             request = ReturnTasks(tokens=tokens, workflow_tokens=turns, worker=worker)
             self.put(NobodyWaits(), request, namespace=namespace, principal="")
 
@@ -209,9 +212,10 @@ class Shell:
             self._settle_quiet()
             return
         try:
+            if self._pages:  # left by the turns before, whether or not the core says anything in this one
+                self._read(core)
             self._handle(core)
-            self._notice_step(core)
-            core.tick(now=self._clock.now())
+            core.tick(now=self._now(core))
             self._drain(core)
             if self._core is core:
                 self._write(core)
@@ -221,15 +225,17 @@ class Shell:
             self._broken(error)
         self._settle_quiet()
 
-    def _notice_step(self, core: ShardCore) -> None:
-        """Tell the core when the clock was set ahead: it showed time that nobody could work in."""
-        span, self._stepped = self._clock.stepped - self._stepped, self._clock.stepped
+    def _now(self, core: ShardCore) -> int:
+        """Return the instant. First the core hears when the clock was set ahead: it showed time that nobody could work in."""
+        now, stepped = self._clock.now(), self._clock.stepped
+        span, self._stepped = stepped - self._stepped, stepped
         if span:
-            core.clock_stepped(span, now=self._clock.now())
+            core.clock_stepped(span, now=now)
+        return now
 
     def _handle(self, core: ShardCore) -> None:
         handled = 0
-        mailbox, now = self._mailbox, self._clock.now()
+        mailbox, now = self._mailbox, self._now(core)
         full = core.full
         while mailbox and handled < limits.TURN_WEIGHT and not full:
             letter = mailbox.take()
@@ -267,7 +273,13 @@ class Shell:
             self._read(core)
 
     def _answer(self, ticket: Ticket, reply: Reply) -> None:
-        letter = self._open.pop(ticket, None) or self._departed.pop(ticket, None)
+        letter = self._open.pop(ticket, None)
+        departed = self._departed.pop(ticket, None)
+        if departed is not None:
+            if isinstance(reply, Work) and isinstance(departed.request, Poll):
+                # Here and now, whatever the ticket says: by way of its caller they might come after the last commit.
+                self.give_back(reply, departed.request.worker, namespace=departed.namespace)
+            return
         if type(reply) is Refused and reply.code == "unavailable" and self.trouble.code in _MENDED_BY_PEOPLE:
             reply = self._unserved()
         self._release(ticket, reply, letter)
@@ -287,13 +299,13 @@ class Shell:
             self._wake()
 
     def _loaded(self, core: ShardCore, ask: Ask) -> None:
-        core.loaded(ask.load_id, inline(self._store.load(ask.load)), now=self._clock.now())
+        core.loaded(ask.load_id, inline(self._store.load(ask.load)), now=self._now(core))
 
     async def _load(self, core: ShardCore, ask: Ask) -> None:
         try:
             page: Page = await self._store.load(ask.load)
             if self._core is core:
-                core.loaded(ask.load_id, page, now=self._clock.now())
+                core.loaded(ask.load_id, page, now=self._now(core))
                 self._wake()
         except Exception as error:  # noqa: BLE001 - as in _turn
             if self._core is core:
@@ -302,7 +314,7 @@ class Shell:
     def _write(self, core: ShardCore) -> None:
         if self._committing is not None:
             return
-        batch = core.take_batch(now=self._clock.now())
+        batch = core.take_batch(now=self._now(core))
         self._drain(core)  # what saw nothing new may be answered without a commit
         if batch is None or self._core is not core:
             return
@@ -335,7 +347,7 @@ class Shell:
         else:
             self._note(*_TROUBLE[outcome])
         try:
-            core.on_commit(number, outcome, now=self._clock.now())
+            core.on_commit(number, outcome, now=self._now(core))
             self._drain(core)
         except Exception as error:  # noqa: BLE001 - as in _turn
             self._broken(error)
@@ -411,7 +423,8 @@ class Shell:
         lease_until = now + self._config.shard_lease if self._config.shard_lease else 0
         claim = await self._store.claim(owner=self._owner, now=now, lease_until=lease_until)
         self._fence = claim.fence
-        self._core = ShardCore(claim, config=self._config, now=self._clock.now(), lease_until=lease_until)
+        now, self._stepped = self._clock.now(), self._clock.stepped
+        self._core = ShardCore(claim, config=self._config, now=now, lease_until=lease_until)
         self._claimed(claim)
         self._observer.on_claim(claim.fence.epoch)
         self.trouble = Trouble(logged_at=self.trouble.logged_at)
@@ -427,12 +440,7 @@ class Shell:
 
     def _unserved(self) -> Refused:
         if self._stopping:
-            return Refused(
-                code="unavailable",
-                fact="The engine is stopping.",
-                remedy="Send it again when an engine is up.",
-                retryable=True,
-            )
+            return STOPPING
         remedy = _MENDED_BY_PEOPLE.get(self.trouble.code)
         if remedy is not None:
             return Refused(code=self.trouble.code, fact=self.trouble.fact, remedy=remedy, retryable=True)
@@ -451,7 +459,7 @@ class Shell:
             # Its answer may be on its way out with the commit in flight: the leases in it must find their way back.
             self._departed[ticket] = letter
         if self._core is not None:
-            self._core.forget(ticket, now=self._clock.now())
+            self._core.forget(ticket, now=self._now(self._core))
 
     def _settle_quiet(self) -> None:
         """End a clean stop once nothing is left to write."""
@@ -486,13 +494,3 @@ _MENDED_BY_PEOPLE: Final = {
     "store_full": "Free space; no restart is needed.",
     "store_locked": "End what holds the lock; no restart is needed.",
 }
-
-
-def inline(reading: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine that finishes without waiting, here and now."""
-    try:
-        reading.send(None)
-    except StopIteration as end:
-        return cast("Result", end.value)
-    reading.close()
-    raise InvariantBroken("inline_read_waited", reading=str(reading))

@@ -146,7 +146,7 @@ async def list_(exchange: Exchange) -> Answer:
     page = await exchange.engine.reader.list_tasks(
         exchange.namespace, _which(asked), cursor=asked.cursor, limit=asked.limit, now=now
     )
-    return with_link(exchange, answer(task_page(page)), cursor=page.next)
+    return with_link(exchange, answer(task_page(exchange.opener.open_texts(page))), cursor=page.next)
 
 
 async def count(exchange: Exchange) -> Answer:
@@ -170,7 +170,9 @@ def _which(asked: TasksQuery | TasksCountQuery) -> TasksAsked:
 
 async def attempts(exchange: Exchange) -> Answer:
     """How the leases of a task ended."""
-    found = await exchange.engine.reader.read_attempts(exchange.namespace, exchange.params["id"])
+    found = exchange.opener.open_texts(
+        await exchange.engine.reader.read_attempts(exchange.namespace, exchange.params["id"])
+    )
     return answer(AttemptsOut(items=tuple(attempt_out(attempt) for attempt in found)))
 
 

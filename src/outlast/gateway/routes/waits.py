@@ -89,7 +89,8 @@ async def _as_they_come(exchange: Exchange, requests: list[AwaitTask | AwaitWork
             replies = gathering.take()
             left -= len(replies)
             for first in range(0, len(replies) or 1, FRAME_MAX):
-                yield frame_of(replies[first : first + FRAME_MAX])
+                part = replies[first : first + FRAME_MAX]
+                yield frame_of([(place, exchange.shown(reply)) for place, reply in part])
     finally:
         watching.cancel()
         held.close()

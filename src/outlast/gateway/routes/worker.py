@@ -65,7 +65,7 @@ NEEDS: Final[dict[type[Request], Right]] = {
     DescribeTask: Right.READ,
     DescribeWorkers: Right.READ,
     DescribeWorkflow: Right.READ,
-    QueryWorkflow: Right.READ,
+    QueryWorkflow: Right.PAYLOADS,
     CancelTask: Right.OPERATE,
     RetryTasks: Right.OPERATE,
     CancelWorkflow: Right.OPERATE,
@@ -92,7 +92,7 @@ async def call(exchange: Exchange) -> Answer:
     else:
         reply = await exchange.ask(request)
     if not isinstance(reply, Refused):
-        return _answer(200, reply, json=json)
+        return _answer(200, exchange.shown(reply), json=json)
     status = status_of(reply.code)
     return _answer(status, reply, json=json, again=status in {429, 503})
 
@@ -110,7 +110,7 @@ async def calls(exchange: Exchange) -> Answer:
                 remedy="Send it alone, to worker/call.",
             )
     replies = await asyncio.gather(*(exchange.ask(request) for request in requests))
-    return _answer(200, tuple(replies), json=json)
+    return _answer(200, exchange.shown(tuple(replies)), json=json)
 
 
 def requests_in(body: bytes, *, json: bool) -> tuple[Request, ...]:
@@ -274,7 +274,7 @@ async def _require_own_run(exchange: Exchange, run_id: str, workflow_id: str = "
 
 
 def _read(exchange: Exchange, value: object) -> Answer:
-    return _answer(200, value, json=not exchange.wants_msgpack())
+    return _answer(200, exchange.shown(value), json=not exchange.wants_msgpack())
 
 
 def _answer(status: int, value: "Reply | object", *, json: bool, again: bool = False) -> Answer:

@@ -10,7 +10,7 @@ from outlast.core.inputs import (
     StartWorkflow,
     TerminateWorkflow,
 )
-from outlast.core.replies import Accepted, QueryAnswered, WorkflowInfo, WorkflowOutcome, WorkflowStarted
+from outlast.core.replies import Accepted, QueryAnswered, RunStatus, WorkflowInfo, WorkflowOutcome, WorkflowStarted
 from outlast.core.units import SECOND
 from outlast.gateway.conditional import with_etag
 from outlast.gateway.exchange import Answer, Exchange, StreamAnswer, answer, checked
@@ -79,7 +79,7 @@ async def list_(exchange: Exchange) -> Answer:
     page = await exchange.engine.reader.list_runs(
         exchange.namespace, _which(asked), cursor=asked.cursor, limit=asked.limit, now=now
     )
-    return with_link(exchange, answer(workflow_page(page)), cursor=page.next)
+    return with_link(exchange, answer(workflow_page(exchange.opener.open_texts(page))), cursor=page.next)
 
 
 async def count(exchange: Exchange) -> Answer:
@@ -130,7 +130,7 @@ async def result(exchange: Exchange) -> Answer:
     probe = DescribeWorkflow(workflow_id=request.workflow_id, run_id=request.run_id)
     outcome = await exchange.within(request, probe, WorkflowOutcome, wait_of(asked.wait))
     if outcome is None:
-        return answer(OpenOut(id=exchange.params["id"], state="open"), status=202)
+        return answer(OpenOut(id=exchange.params["id"], state="open", status=RunStatus.RUNNING), status=202)
     return answer(workflow_outcome_out(outcome))
 
 
@@ -145,7 +145,8 @@ async def signal(exchange: Exchange) -> Answer:
         input=payloads(wanted.input),
         identity=exchange.principal,
     )
-    return _accepted(await exchange.expect(request, Accepted))
+    reply = await exchange.expect(request, Accepted)
+    return _accepted(reply, replayed=not reply.changed)  # a signal changes something, unless its key has
 
 
 async def query(exchange: Exchange) -> Answer:
@@ -194,5 +195,5 @@ async def _stop(exchange: Exchange, kind: type[CancelWorkflow] | type[TerminateW
     return _accepted(await exchange.expect(request, Accepted))
 
 
-def _accepted(reply: Accepted) -> Answer:
-    return answer(AcceptedOut(changed=reply.changed), status=202 if reply.changed else 200)
+def _accepted(reply: Accepted, *, replayed: bool = False) -> Answer:
+    return answer(AcceptedOut(changed=reply.changed), status=202 if reply.changed else 200, replayed=replayed)

@@ -12,7 +12,7 @@ from outlast.core.errors import Invalid
 from outlast.core.feed import Place
 from outlast.core.task import TERMINAL
 from outlast.engine.feed import read_feed
-from outlast.engine.shard.shell import inline
+from outlast.engine.shard.inline import inline
 from outlast.protocol.transport import FeedEvent, FeedPage
 from outlast.sim.mirror import Change
 from outlast.sim.scene import Scene
@@ -24,6 +24,7 @@ from outlast.store.memory.tables import Tables
 Told = tuple[str, str, int]  # kind, id of the run or task, and which of its events
 _READ = 0.3  # how often a commit is followed by a look
 _CRASH = 0.1  # how often a reader loses what it had not worked off
+_LOST_MAX = 12  # events at once: one that lost more would fall back faster than it reads, and never come to the end
 _PRUNE = 0.02  # how often the beginning of a feed is dropped
 _LIMITS = (1, 2, 3, 7, 200)
 _BYTES = (1, 400, 2_000, 10**6)
@@ -75,6 +76,8 @@ class Feed:
             if row.run_id or not closed:
                 continue
             ends_closed = row.state in TERMINAL
+            if closed > ends_closed:
+                self._scene.coverage.hit("closed_and_brought_back")
             for _ in range(closed - ends_closed):  # it was brought back from these: no row has their state
                 yield row.namespace, ("TaskClosed", row.task_id, 0)
             if ends_closed:
@@ -85,7 +88,7 @@ class Feed:
         chance, hit = self._chance, self._scene.coverage.hit
         if chance.random() < _CRASH and reader.kept:
             hit("feed_reader_crashed")
-            reader.lose(chance.randrange(len(reader.kept) + 1))
+            reader.lose(len(reader.kept) - chance.randrange(min(len(reader.kept), _LOST_MAX) + 1))
             if reader.is_within_a_commit():
                 hit("feed_resumed_within_a_commit")
         self._source.bytes_max = chance.choice(_BYTES)

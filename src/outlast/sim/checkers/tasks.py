@@ -1,5 +1,7 @@
 """Tasks, leases and retries: invariants 19 to 29 and 53, 54."""
 
+from collections import Counter
+
 from outlast.core import codec
 from outlast.core.inputs import CompleteTasks, Heartbeat, RetryTasks, ReturnTasks
 from outlast.core.invariants import EDGES, task_findings, waker_of
@@ -27,6 +29,7 @@ class Tasks:
         self._promised: dict[Token, int] = {}  # until when the holder was told that it has the lease
         self._heard: dict[Token, int] = {}  # when an owner last heard of the holder, by that owner's clock
         self._asked_back: dict[str, set[str]] = {}  # task -> ids of the requests to bring it back
+        self._times_back: Counter[str] = Counter()  # task -> how often it came back; both begin anew when keys are over
         self._fence_of: dict[Token, Fence] = {}
         self._verdicts: dict[tuple[Token, str], str] = {}
         self._grace: dict[Fence, list[tuple[int, int]]] = {}  # (owner's instant of a fresh start, leases due before it)
@@ -214,7 +217,8 @@ class Tasks:
     def _brought_back(self, row: AttemptRow) -> None:
         """Check that a task came back for a request, and once for each."""
         self._scene.coverage.hit("task_brought_back")
-        times = sum(other.outcome == "retried" for other in self._attempts(row.task_id))
+        self._times_back[row.task_id] += 1
+        times = self._times_back[row.task_id]
         asked = len(self._asked_back.get(row.task_id, ()))
         require(times <= asked, 3, "brought_back_too_often", f"{row.task_id}: {times} times for {asked} requests")
 

@@ -9,6 +9,7 @@ from outlast.core.errors import InvariantBroken
 from outlast.core.feed import Place as FeedPlace
 from outlast.core.units import Fence
 from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, HistoryRow, Load, Page, RunRow, TaskRow
+from outlast.protocol.intake import Intake
 from outlast.store.base import FeedFound, RunFilter, StoreError, Stretch, Tally, TaskFilter, Turns, Waiting
 from outlast.store.memory import reading
 from outlast.store.memory.tables import Tables
@@ -21,6 +22,7 @@ class MemoryStore:
 
     def __init__(self, *, shard: int = 0, tables: Tables | None = None) -> None:
         self.reads_inline = True
+        self.intake: Intake | None = None
         self.tables = tables or Tables(shard=shard)
         self.last_fault = ""
         self._open = False

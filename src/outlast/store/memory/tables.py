@@ -74,7 +74,7 @@ class Tables:
     timers: dict[tuple[int, str], TimerRow] = field(default_factory=dict[tuple[int, str], TimerRow])
     dedup: dict[tuple[str, str, str], DedupRow] = field(default_factory=dict[tuple[str, str, str], DedupRow])
     counters: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
-    outbox: dict[tuple[int, int, int, int], MessageRow] = field(
+    messages: dict[tuple[int, int, int, int], MessageRow] = field(
         default_factory=dict[tuple[int, int, int, int], MessageRow]
     )
     received: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
@@ -156,8 +156,8 @@ class Tables:
             self.feed.setdefault(row.namespace, []).append(row)
         for labels in batch.labels.values():
             self._put_labels(labels)
-        for message in batch.outbox:
-            self.outbox[_id_of(message)] = message
+        for message in batch.messages:
+            self.messages[_id_of(message)] = message
         self.held = Held(
             held.fence,
             held.owner,
@@ -251,8 +251,8 @@ class Tables:
             lease = (attempt.task_id, attempt.lease)
             invariant(lease not in leases and not stored, "attempt_row_twice", task_id=lease[0], lease=lease[1])
             leases.add(lease)
-        for message in batch.outbox:
-            invariant(_id_of(message) not in self.outbox, "message_twice", sequence=message.sequence)
+        for message in batch.messages:
+            invariant(_id_of(message) not in self.messages, "message_twice", sequence=message.sequence)
 
     def _check_runs(self, batch: Batch) -> None:
         opening: dict[tuple[str, str], str] = {}

@@ -21,6 +21,7 @@ _PUT: Final = """
     ON CONFLICT (digest) DO UPDATE SET put_at = now()
 """
 _GET: Final = "SELECT data FROM outlast.blobs WHERE $1::integer >= 0 AND digest = $2"
+_NAMES: Final = "SELECT digest FROM outlast.blobs WHERE $1::integer >= 0"
 _AGED: Final = "SELECT digest FROM outlast.blobs WHERE $1::integer >= 0 AND put_at < $2"
 _SWEEP: Final = "DELETE FROM outlast.blobs WHERE $1::integer >= 0 AND digest = ANY ($2::text[]) AND put_at < $3"
 
@@ -51,6 +52,10 @@ class PostgresBlobStore:
                 remedy="Restore the last backup of the database.",
             )
         return data
+
+    async def names(self) -> set[str]:
+        """Return the names of all that are there."""
+        return {row["digest"] for row in await self._store.read(lambda reads: reads.fetch(_NAMES))}
 
     async def aged(self, *, now: int) -> set[str]:
         """Return the blobs that were last put more than SWEEP_AGE before ``now``."""

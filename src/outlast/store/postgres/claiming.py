@@ -10,9 +10,11 @@ from outlast.core import codec
 from outlast.core.units import SECOND, Fence
 from outlast.core.writes import Claim
 from outlast.store.base import StoreError
+from outlast.store.postgres import standing
 from outlast.store.postgres.connection import Opened, Session
 from outlast.store.postgres.opening import LOCK
 from outlast.store.postgres.text import escaped, unescaped
+from outlast.store.standing import refuse
 
 END_MILLISECONDS: Final = 2_000  # how long the end of one session is waited for
 
@@ -30,10 +32,12 @@ IDENTITY: Final = """
 _META: Final = "SELECT incarnation, timeline, cluster, number FROM outlast.meta"
 _RAISE_INCARNATION: Final = "UPDATE outlast.meta SET incarnation = $1, timeline = $2, cluster = $3, number = $4"
 _CLAIM: Final = """
-    UPDATE outlast.shards SET incarnation = $2, epoch = epoch + 1, owner = $3, lease_until = $4 WHERE shard = $1 RETURNING epoch
+    UPDATE outlast.shards SET incarnation = $2, epoch = epoch + 1, owner = $3, lease_until = $4 WHERE shard = $1
+    RETURNING epoch, ctid::text AS place
 """
 _RELEASE: Final = """
     UPDATE outlast.shards SET owner = '', lease_until = 0 WHERE shard = $1 AND incarnation = $2 AND epoch = $3
+    RETURNING ctid::text
 """
 _COUNTERS: Final = "SELECT namespace, name, value FROM outlast.counters WHERE shard = $1"
 _RECEIVED: Final = "SELECT source, incarnation, mark FROM outlast.received WHERE shard = $1"
@@ -45,22 +49,30 @@ def name_of(shard: int) -> str:
     return f"outlast owner of shard {shard}"
 
 
-async def claim(opened: Opened, shard: int, *, owner: str, now: int, lease_until: int) -> Claim:
-    """Raise the epoch of ``shard`` for ``owner`` and return what it needs.
+async def claim(
+    opened: Opened, shard: int, *, owner: str, now: int, lease_until: int, to_work: bool = True
+) -> tuple[Claim, str]:
+    """Raise the epoch of ``shard`` for ``owner`` and return what it needs, with the place of the shard's row.
+
+    Without ``to_work`` also when the database may not be worked on, by who moves or fills it.
 
     Raises StoreError "not_owner" while another's lease runs, "unavailable" when the end of the commit is not known; what else
     the database raises comes as it is.
     """
     session = opened.session
-    await session.execute(f"BEGIN; SET application_name = '{name_of(shard)}'")
+    await session.execute("BEGIN")
     try:
         await session.execute(_LOCK, shard)
         _refuse_leased(await session.fetchrow(_READ, shard), shard, owner, now)
         await session.execute(_END_OTHERS, name_of(shard))
+        # Under the lock: by this name it would be ended while it waits for that, though it never was an owner.
+        await session.execute(f"SET application_name = '{name_of(shard)}'")
         row = await session.fetchrow(f"{_READ} FOR UPDATE", shard)
         _refuse_leased(row, shard, owner, now)
+        if to_work:
+            refuse(await standing.read(session), opened.shown, url=opened.shown)
         incarnation = await _incarnation(opened)
-        epoch = await session.fetchval(_CLAIM, shard, incarnation, escaped(owner), lease_until)
+        claimed = await session.fetchrow(_CLAIM, shard, incarnation, escaped(owner), lease_until)
         counters = await session.fetch(_COUNTERS, shard)
         received = await session.fetch(_RECEIVED, shard)
         namespaces = [codec.decode_namespace(blob) for (blob,) in await session.fetch(_NAMESPACES, shard)]
@@ -77,20 +89,22 @@ async def claim(opened: Opened, shard: int, *, owner: str, now: int, lease_until
             remedy="Look at its standbys (synchronous_standby_names): the claim is tried again.",
         )
     assert row is not None
-    return Claim(
+    assert claimed is not None
+    claim = Claim(
         shard=shard,
-        fence=Fence(incarnation, epoch),
+        fence=Fence(incarnation, claimed["epoch"]),
         last_number=row["last_number"],
         last_at=row["last_at"],
         counters={(unescaped(namespace), unescaped(name)): value for namespace, name, value in counters},
         received={(source, other): mark for source, other, mark in received},
         namespaces={info.name: info for info in namespaces},
     )
+    return claim, claimed["place"]
 
 
-async def release(session: Session, shard: int, fence: Fence) -> None:
-    """End the lease of ``fence``, if it is the current one."""
-    await session.execute(_RELEASE, shard, fence.incarnation, fence.epoch)
+async def release(session: Session, shard: int, fence: Fence) -> str:
+    """End the lease of ``fence``, if it is the current one; return the place of the shard's row then, else ""."""
+    return await session.fetchval(_RELEASE, shard, fence.incarnation, fence.epoch) or ""
 
 
 def _refuse_leased(row: Any, shard: int, owner: str, now: int) -> None:

@@ -6,6 +6,7 @@ the server may lose what it acknowledged, when it is a copy that cannot be writt
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -19,8 +20,13 @@ OLDEST_VERSION: Final = 140_000  # as PostgreSQL numbers them
 CONNECT_SECONDS: Final = 10.0
 LOCK_MILLISECONDS: Final = 5_000  # how long a statement waits for a lock of somebody else
 READ_MILLISECONDS: Final = 30_000  # of one read
+SEND_BYTES: Final = 4 * 1024 * 1024  # that may wait in the system: a batch of some 6,000 starts
 STATEMENTS_KEPT: Final = 100  # prepared, per session; those that were not used for longest are dropped
 IDLE_MILLISECONDS: Final = 30_000  # of a claim that is not finished: it holds the lock of the shard's row
+
+FAILURES: Final = (  # what a session raises; the third when it was ended in the middle of an exchange
+    asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     Session = asyncpg.Connection[asyncpg.Record]
@@ -99,6 +105,7 @@ class Opened:
 
     session: Session
     server: Server
+    shown: str  # what people may see of the address
     notices: list[str] = field(default_factory=list[str])
 
 
@@ -121,12 +128,26 @@ async def connect(address: Address, *, name: str, settings: dict[str, str], allo
         await session.execute(_settings(known))
     except BaseException as error:
         session.terminate()
-        if isinstance(error, (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
+        if isinstance(error, FAILURES):
             raise said(error, address) from error
         raise
-    opened = Opened(session, server)
+    _widen(session)
+    opened = Opened(session, server, address.shown)
     session.add_log_listener(lambda _, message: opened.notices.append(str(message)))
     return opened
+
+
+def _widen(session: Session) -> None:
+    """Let a whole statement go out at once. The rest of one waits for our loop to come round to it, and the database waits too.
+
+    Over TCP the system finds the size by itself, up to as much, and would stop doing so. It gives less where its own bound is
+    lower, and nothing fails for it.
+    """
+    transport: asyncio.Transport | None = getattr(session, "_transport", None)  # the driver has no public way to it
+    wire: socket.socket | None = transport.get_extra_info("socket") if transport is not None else None
+    if wire is not None and wire.family is getattr(socket, "AF_UNIX", None):
+        with contextlib.suppress(OSError):
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
 
 
 async def _examine(session: Session, address: Address, *, allow_weak: bool) -> Server:

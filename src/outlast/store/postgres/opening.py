@@ -62,10 +62,10 @@ async def add_shard(session: Session, shard: int) -> None:
         await session.execute(_ADD_SHARD, shard)
 
 
-async def look(session: Session) -> int:
-    """Return the number of the newest migration that the database has; 0 for none. Raises StoreError."""
+async def look(session: Session) -> dict[int, str]:
+    """Return the checksums of the migrations that the database has, by number. Raises StoreError also for the rights."""
     try:
-        return max(await applied(session), default=0)
+        return await applied(session)
     except asyncpg.InsufficientPrivilegeError as error:
         raise StoreError(
             "denied",

@@ -2,7 +2,7 @@
 
 A part is a WITH query. Which of them a statement has depends on what the batch holds. PostgreSQL leaves open in which order
 such queries run, except that what one reads of another has run before: so each that writes asks for the count of the one
-before it, and for that of the fence, without which nothing is written.
+before it. What the batch holds is taken up only where the fence was found, and without it nothing is written.
 
 All see the rows as they were before the statement: ``moved_runs`` and ``moved_tasks`` hold what was and what will be.
 """
@@ -14,24 +14,30 @@ from typing import Final, get_args
 import msgspec
 
 from outlast.core.writes import AttemptRow, FeedRow, RunMove, RunRow, TaskMove, TaskRow
+from outlast.store.postgres.columns import rows_from
 from outlast.store.postgres.connection import STATEMENTS_KEPT
 from outlast.store.postgres.words import RUN_TROUBLE, TASK_TROUBLE
 
-# The first parameters of every statement: shard, incarnation, epoch, number, at, lease_until.
-FIXED: Final = 6
+# The first parameters of every statement: shard, incarnation, epoch, number, at, lease_until, the character between texts, and
+# where the shard's row lies.
+FIXED: Final = 8
+BETWEEN: Final = 7
+# By its place, as the counters: each commit makes a new version of these rows, and while somebody has a transaction open none
+# of them is removed. By its key the newest would be found behind all others, later and later.
 FENCE: Final = """
     UPDATE outlast.shards SET last_number = $4::bigint, last_at = greatest(last_at, $5::bigint),
         lease_until = CASE WHEN $6::bigint > 0 THEN $6::bigint ELSE lease_until END
-    WHERE shard = $1::integer AND incarnation = $2::bigint AND epoch = $3::bigint AND last_number = $4::bigint - 1
-    RETURNING 1
+    WHERE ctid = $8::text::tid AND shard = $1::integer AND incarnation = $2::bigint AND epoch = $3::bigint
+        AND last_number = $4::bigint - 1
+    RETURNING ctid
 """
 
 
 @dataclass(slots=True, frozen=True, eq=False)
 class Part:
-    """One WITH query. ``takes`` are the types of its array parameters, of which each row of the batch has one value.
+    """One WITH query. ``takes`` are the types of the columns that it is given, of which each row of the batch has one value.
 
-    In ``sql``, ``{rows}`` stands for the parameters unnested and ``{gate}`` for the condition that keeps the order. ``reads``:
+    In ``sql``, ``{rows}`` stands for these rows (a FROM item) and ``{gate}`` for the condition that keeps the order. ``reads``:
     it writes nothing and stands outside the order. ``counted``: it must find as many rows as it was given.
     """
 
@@ -62,11 +68,13 @@ def _set(row: type[msgspec.Struct]) -> str:
     return ", ".join(f"{name} = m.{name}" for name in row.__struct_fields__[1:])
 
 
-def _insert(name: str, table: str, columns: str, takes: tuple[str, ...], *, on_conflict: str = "") -> Part:
+def _insert(
+    name: str, table: str, columns: str, takes: tuple[str, ...], *, on_conflict: str = "", returning: str = "1"
+) -> Part:
     sql = (
         f"INSERT INTO outlast.{table} (shard, {columns}) SELECT $1, u.* FROM {{rows}} AS u WHERE {{gate}} {on_conflict}"
     )
-    return Part(name, takes, f"{sql} RETURNING 1")
+    return Part(name, takes, f"{sql} RETURNING {returning}")
 
 
 def _delete(name: str, table: str, key: str, takes: tuple[str, ...], *, where: str = "", returning: str = "1") -> Part:
@@ -137,7 +145,8 @@ MOVE_RUNS: Final = (
         "SELECT m.*, r.* FROM {rows} AS m"
         f"({_names(RunMove)}) CROSS JOIN LATERAL (SELECT t.ctid AS place, t.namespace, "
         "t.workflow_id, t.started_at, t.ready_at AS was_ready_at, t.status AS was_status, t.closed_at AS was_closed_at "
-        "FROM outlast.runs t WHERE t.run_id = m.run_id AND t.shard = $1 AND (t.closed_at = 0 OR m.closed_at <> 0) OFFSET 0) r",
+        "FROM outlast.runs t WHERE t.run_id = m.run_id AND t.shard = $1 AND (t.closed_at = 0 OR m.closed_at <> 0) OFFSET 0) r "
+        "WHERE {gate}",
         reads=True,
         counted=True,
     ),
@@ -219,7 +228,7 @@ MOVE_TASKS: Final = (
         "SELECT m.*, r.* FROM {rows} AS m"
         f"({_names(TaskMove)}) CROSS JOIN LATERAL (SELECT t.ctid AS place, t.namespace, "
         "t.type, t.enqueued_at, t.ready AS was_ready, t.queue AS was_queue, t.order_key AS was_order_key, t.state AS was_state "
-        "FROM outlast.tasks t WHERE t.task_id = m.task_id AND t.shard = $1 OFFSET 0) r",
+        "FROM outlast.tasks t WHERE t.task_id = m.task_id AND t.shard = $1 OFFSET 0) r WHERE {gate}",
         reads=True,
         counted=True,
     ),
@@ -309,9 +318,19 @@ SET_DEDUP: Final = _insert(
     on_conflict="ON CONFLICT (shard, namespace, scope, key) DO UPDATE SET id = excluded.id, "
     "fingerprint = excluded.fingerprint, expires_at = excluded.expires_at, period = excluded.period",
 )  # fmt: skip
+MOVE_COUNTERS: Final = Part(
+    "move_counters",
+    ("text", "text", "bigint", "text"),
+    # Compared in a way that no index serves, so that the place is all that rows can be found by.
+    "UPDATE outlast.counters t SET value = u.c3 FROM {rows} AS u WHERE t.ctid = u.c4::tid AND t.shard IS NOT DISTINCT FROM $1 "
+    "AND t.namespace IS NOT DISTINCT FROM u.c1 AND t.name IS NOT DISTINCT FROM u.c2 AND {gate} "
+    "RETURNING t.namespace, t.name, t.ctid",
+    counted=True,
+)
 SET_COUNTERS: Final = _insert(
     "set_counters", "counters", "namespace, name, value", ("text", "text", "bigint"),
     on_conflict="ON CONFLICT (shard, namespace, name) DO UPDATE SET value = excluded.value",
+    returning="namespace, name, ctid",
 )  # fmt: skip
 DROP_LABELS: Final = _delete("drop_labels", "labels", "id", TEXT)
 ADD_LABELS: Final = _insert(
@@ -336,27 +355,37 @@ SET_RECEIVED: Final = _insert(
     on_conflict="ON CONFLICT (shard, source, incarnation) DO UPDATE SET mark = excluded.mark",
 )  # fmt: skip
 
+_HELD: Final = "(SELECT count(*) FROM fence) = 1"
+
+_PLACES: Final = """
+    (SELECT ctid::text FROM fence) AS place, (SELECT array_agg(ARRAY[namespace, name, ctid::text]) FROM (
+        SELECT * FROM move_counters UNION ALL SELECT * FROM set_counters) c) AS counters
+"""
+
 
 @lru_cache(maxsize=STATEMENTS_KEPT)
 def statement_of(parts: tuple[Part, ...]) -> str:
-    """Return the statement that has these parts, behind the fence. Its one row says whether the fence held.
+    """Return the statement that has these parts, behind the fence.
 
-    Parts that are counted take one more parameter, behind their arrays: how many rows they must find.
+    Its one row says whether the fence held, and where the shard's row and the counters that it wrote lie from now on.
+
+    The parameters of a part that takes rows are their count and their columns. What goes on from another part finds nothing
+    there without the fence.
     """
     queries = [f"fence AS ({FENCE})"]
     taken, before, checks = FIXED, "fence", list[str]()
     for part in parts:
-        arrays = ", ".join(f"${taken + n}::{kind}[]" for n, kind in enumerate(part.takes, 1))
-        taken += len(part.takes)
-        gate = f"(SELECT count(*) FROM fence) = 1 AND (SELECT count(*) FROM {before}) >= 0"
-        rows = f"unnest({arrays})"
+        count, rows = taken + 1, ""
+        if part.takes:
+            rows, taken = rows_from(part.takes, taken, BETWEEN)
+        gate = _HELD if part.reads or before == "fence" else f"(SELECT count(*) FROM {before}) >= 0"
+        if part.takes and gate != _HELD:
+            gate = f"{_HELD} AND {gate}"
         queries.append(f"{part.name} AS ({part.sql.replace('{rows}', rows).replace('{gate}', gate)})")
         if part.counted:
-            taken += 1
             # A division by zero undoes the whole statement: an entity that the core takes for stored is not there.
-            found = f"((SELECT count(*) FROM {part.name}) = ${taken}::bigint)::int"
-            checks.append(f"CASE WHEN (SELECT count(*) FROM fence) = 0 THEN 1 ELSE 1 / {found} END")
+            found = f"((SELECT count(*) FROM {part.name}) = ${count}::integer)::int"
+            checks.append(f"CASE WHEN {_HELD} THEN 1 / {found} ELSE 1 END")
         if not part.reads:
             before = part.name
-    held = "(SELECT count(*) FROM fence) = 1 AS held"
-    return f"WITH {', '.join(queries)} SELECT {', '.join([held, *checks])}"
+    return f"WITH {', '.join(queries)} SELECT {', '.join([f'{_HELD} AS held', _PLACES, *checks])}"

@@ -18,14 +18,15 @@ from outlast.core.feed import Place as FeedPlace
 from outlast.core.units import SECOND, Fence
 from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, HistoryRow, Load, Page, RunRow, TaskRow
 from outlast.store.base import FeedFound, RunFilter, StoreError, Stretch, Tally, TaskFilter, Turns, Waiting
-from outlast.store.postgres import claiming, feed, forgetting, listing, opening, reading, references, writing
+from outlast.store.postgres import claiming, feed, forgetting, listing, opening, reading, references, standing, writing
 from outlast.store.postgres.address import address_of, without_secrets
-from outlast.store.postgres.connection import READER, WRITER, Opened, Server, close, connect, said
+from outlast.store.postgres.connection import FAILURES, READER, WRITER, Opened, Server, close, connect, said
+from outlast.store.postgres.intake import PostgresIntake
 from outlast.store.postgres.session import Readers, Reads
+from outlast.store.standing import Standing, refuse, refuse_half
 
 FAULT_LOG_EVERY: Final = 30 * SECOND  # a full disk fails every commit: one line in this time is enough
 TENDERS: Final = 2  # sessions that forget what is over and keep blobs
-FAILURES: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
 
 _T = TypeVar("_T")
 _log: Final = logging.getLogger("outlast.store")
@@ -42,10 +43,13 @@ class PostgresStore:
         self.address = address_of(url)
         self.shard = shard
         self.reads_inline = False
+        self.intake = PostgresIntake(self)
         self.last_fault = ""
         """What went wrong with the last commit that was not DONE, in one line."""
         self.server: Server | None = None
         """What the last session found; ``weak`` is to be shown to people."""
+        self.standing: Standing | None = None
+        """Why it may not be worked on, as far as ``open_to_look`` has seen."""
         self._allow_weak = allow_weak or self.address.allow_weak
         self._readers: Readers | None = None
         self._tenders: Readers | None = None  # forgets what is over, beside the owner's session
@@ -53,6 +57,7 @@ class PostgresStore:
         self._first: Opened | None = None  # the session that opened the store becomes the owner's
         self._fence = Fence(0, 0)  # of the last claim
         self._history: tuple[int, int, int] | None = None  # which commits the last claim was made among
+        self._places = writing.Places()
         self._committing = False
         self._logged_at = -FAULT_LOG_EVERY
 
@@ -67,6 +72,7 @@ class PostgresStore:
             _log.warning("store_weak at=%s settings=%s", self.address.shown, ", ".join(opened.server.weak))
         try:
             await opening.migrate(opened.session, opened.server)
+            refuse(await standing.read(opened.session), self.address.shown, url=self.address.shown)
             await opening.add_shard(opened.session, self.shard)
         except BaseException as error:
             opened.session.terminate()
@@ -79,7 +85,7 @@ class PostgresStore:
 
     async def open_to_look(self) -> None:
         """Make the store usable for reading, whoever owns it, and change nothing. Raises StoreError."""
-        found = await self.schema()
+        found = max(await self.applied())
         known = opening.schema_known()
         if found != known:
             raise StoreError(
@@ -89,11 +95,14 @@ class PostgresStore:
             )
         self._readers = Readers(lambda: self._connect(writes=False), self.shard)
 
-    async def schema(self) -> int:
-        """Return the number of the newest migration that the database has. Raises StoreError when it has no store of ours."""
+    async def applied(self) -> dict[int, str]:
+        """Return the checksums of the migrations of the database, by number. Raises StoreError when it has no store of ours."""
         opened = await self._connect(writes=False)
         try:
             found = await opening.look(opened.session)
+            if max(found, default=0) == opening.schema_known():
+                self.standing = await standing.read(opened.session)
+                refuse_half(self.standing, self.address.shown, url=self.address.shown)
         except FAILURES as error:
             raise said(error, self.address) from error
         finally:
@@ -132,7 +141,7 @@ class PostgresStore:
             opened = await self._connect(writes=True)
         self._owner = opened
         try:
-            claim = await claiming.claim(opened, self.shard, owner=owner, now=now, lease_until=lease_until)
+            claim, place = await claiming.claim(opened, self.shard, owner=owner, now=now, lease_until=lease_until)
         except BaseException as error:
             if not (isinstance(error, StoreError) and error.code == "not_owner"):
                 self._drop_owner()
@@ -140,6 +149,7 @@ class PostgresStore:
                 raise said(error, self.address) from error
             raise
         self._fence, self._history = claim.fence, opened.server.history
+        self._places = writing.Places(place)
         for pool in (self._readers, self._tenders):
             if pool is not None:
                 await pool.renew()
@@ -151,7 +161,7 @@ class PostgresStore:
         if self._owner is None or self._owner.session.is_closed() or self._committing:
             return  # without its session an owner has nothing to give back: its lease runs out
         try:
-            await claiming.release(self._owner.session, self.shard, fence)
+            self._places.shard = await claiming.release(self._owner.session, self.shard, fence) or self._places.shard
         except FAILURES as error:
             self._drop_owner()
             raise said(error, self.address) from error
@@ -181,7 +191,7 @@ class PostgresStore:
     async def _commit(self, opened: Opened, batch: Batch) -> CommitOutcome:
         opened.notices.clear()
         try:
-            statement = writing.Statement(batch)
+            statement = writing.Statement(batch, self._places)
             row = await opened.session.fetchrow(statement.sql, *statement.values)
         except Exception as error:  # noqa: BLE001 - the door: whatever a database does becomes an outcome
             return self._failed(opened, batch, error)
@@ -192,6 +202,7 @@ class PostgresStore:
         if row is None or not row["held"]:
             fault = f"batch {batch.number} under {batch.fence} was fenced"
             return self._report(batch, CommitOutcome.REFUSED, fault)
+        self._places.note(batch, row["place"], row["counters"])
         return CommitOutcome.DONE
 
     def _failed(self, opened: Opened, batch: Batch, error: Exception) -> CommitOutcome:

@@ -27,14 +27,6 @@ def unescaped(text: str) -> str:
     return text.replace("\x01\x01", NUL).replace("\x01\x02", MARK)
 
 
-def escaped_column(texts: Sequence[str]) -> Sequence[str]:
-    """Return a column of texts as it is stored; nearly always the column itself."""
-    whole = "".join(texts)
-    if MARK in whole or NUL in whole:
-        return [escaped(text) for text in texts]
-    return texts
-
-
 class Rows:
     """Rows of the database as structs of one type, whose fields are the columns in order."""
 

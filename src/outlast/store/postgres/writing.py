@@ -1,6 +1,7 @@
 """One commit: a batch as the parameters of one statement, which is a transaction by itself, and what became of it."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
@@ -12,8 +13,9 @@ from outlast.core.writes import Batch, CommitOutcome, FeedRow, HistoryRow, Label
 from outlast.query.predicate import Value
 from outlast.store.compression import pack
 from outlast.store.postgres import parts
+from outlast.store.postgres.columns import BETWEEN, Separated, character_between, packed
 from outlast.store.postgres.parts import Part, statement_of
-from outlast.store.postgres.text import escaped_column
+from outlast.store.postgres.text import unescaped
 
 KIND_TEXT: Final = 0
 KIND_NUMBER: Final = 1
@@ -22,21 +24,49 @@ KIND_TRUTH: Final = 2
 _tuple_of: Final = msgspec.structs.astuple
 
 
+@dataclass(slots=True)
+class Places:
+    """Where the newest versions of rows lie that nobody but the shard's owner writes, as far as it knows (see parts.FENCE)."""
+
+    shard: str = "(0,0)"
+    counters: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+
+    def note(self, batch: Batch, shard: str, counters: Sequence[Sequence[str]] | None) -> None:
+        """Take in what the statement of ``batch``, which was committed, has returned."""
+        self.shard = shard
+        for namespace, name, place in counters or ():
+            self.counters[unescaped(namespace), unescaped(name)] = place
+        gone = {name for name, info in batch.namespaces.items() if info is None}
+        if gone:
+            self.counters = {key: place for key, place in self.counters.items() if key[0] not in gone}
+
+
 class Statement:
     """What a batch becomes: its parts, which make the text, and its parameters."""
 
-    __slots__ = ("parts", "values")
+    __slots__ = ("_columns", "parts", "places", "values")
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: Batch, places: Places) -> None:
         fence = batch.fence
+        self.places = places
         self.parts: list[Part] = []
-        self.values: list[Any] = [
-            batch.shard, fence.incarnation, fence.epoch, batch.number, batch.at, batch.lease_until,
-        ]  # fmt: skip
+        self._columns: list[tuple[str, Sequence[Any]]] = []
         _forget(self, batch)
         _write_runs(self, batch)
         _write_tasks(self, batch)
         _write_others(self, batch)
+        fixed = [batch.shard, fence.incarnation, fence.epoch, batch.number, batch.at, batch.lease_until]
+        try:
+            self.values = self._packed(fixed, BETWEEN)
+        except Separated:
+            between = character_between(column for kind, column in self._columns if kind == "text")
+            self.values = self._packed(fixed, between)
+
+    def _packed(self, fixed: list[Any], between: str) -> list[Any]:
+        values = [*fixed, between, self.places.shard]
+        for kind, column in self._columns:
+            values += packed(kind, column, between)
+        return values
 
     @property
     def shape(self) -> tuple[Part, ...]:
@@ -60,15 +90,15 @@ class Statement:
                 return
             columns = [()] * len(part.takes)
         self.parts.append(part)
-        for kind, column in zip(part.takes, columns, strict=True):
-            self.values.append(escaped_column(column) if kind == "text" else column)
-        if part.counted:
-            self.values.append(len(columns[0]))
+        self._columns.append(("count", (len(columns[0]),)))
+        self._columns += zip(part.takes, columns, strict=True)
 
     def add_all(self, chain: tuple[Part, ...], rows: Iterable[Sequence[Any]]) -> None:
         """Add the first part of ``chain`` for ``rows``, if there are any or not, and those that go on from it."""
-        self.add(chain[0], rows, always=True)
-        self.parts += chain[1:]
+        before = len(self.parts)
+        self.add(chain[0], rows)
+        if len(self.parts) > before:
+            self.parts += chain[1:]
 
 
 def _forget(to: Statement, batch: Batch) -> None:
@@ -108,8 +138,11 @@ def _write_others(to: Statement, batch: Batch) -> None:
         to.add(parts.SET_TIMERS, map(_tuple_of, batch.timers.values()), always=True)
     to.add(parts.SET_DEDUP, map(_tuple_of, batch.dedup.values()))
     gone = {name for name, info in batch.namespaces.items() if info is None}
-    counters = ((*key, value) for key, value in batch.counters.items() if key[0] not in gone)
-    to.add(parts.SET_COUNTERS, counters, always=True)
+    places = to.places.counters
+    counters = [(key, value) for key, value in batch.counters.items() if key[0] not in gone]
+    known = ((*key, value, places[key]) for key, value in counters if key in places)
+    to.add(parts.MOVE_COUNTERS, known, always=True)
+    to.add(parts.SET_COUNTERS, ((*key, value) for key, value in counters if key not in places), always=True)
     if batch.labels:
         to.add(parts.DROP_LABELS, ((id_,) for id_ in batch.labels if id_ not in batch.runs and id_ not in batch.tasks))
         to.add(parts.ADD_LABELS, (values for row in batch.labels.values() for values in _stored_labels(row)))
@@ -122,7 +155,7 @@ def _write_others(to: Statement, batch: Batch) -> None:
         to.add(parts.DROP_FEEDS, names)
         to.add(parts.DROP_FEED_FLOORS, names)
     to.add(parts.ADD_FEED, map(_stored_feed, batch.feed), always=True)
-    to.add(parts.ADD_MESSAGES, map(_tuple_of, batch.outbox))
+    to.add(parts.ADD_MESSAGES, map(_tuple_of, batch.messages))
     to.add(parts.SET_RECEIVED, ((*key, mark) for key, mark in batch.received.items()))
 
 

@@ -1,5 +1,7 @@
 """What a database says it is, read beside whoever has it."""
 
+import os
+from pathlib import Path
 from typing import Final, cast
 
 import apsw
@@ -11,11 +13,19 @@ from outlast.store.sqlite.connection import Connection
 BUSY_MILLISECONDS: Final = 5_000
 
 
+def marks_of(path: str) -> tuple[int, int]:
+    """Return what tells the file at ``path`` from copies of it: the file system, and the file in that."""
+    found = Path(path).stat()
+    # A device's number may be another after each start of the machine; the id of its file system mostly stays.
+    disk = os.statvfs(path).f_fsid if hasattr(os, "statvfs") else found.st_dev
+    return disk, found.st_ino
+
+
 def identity_of(path: str) -> tuple[int, int]:
     """Return identity and incarnation of the database at ``path``; its copies say the same. Raises StoreError."""
     found: dict[str, int] = {}
     try:
-        opened = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+        opened = opening.look_at(path)
         try:
             opened.set_busy_timeout(BUSY_MILLISECONDS)
             connection = cast("Connection", opened)

@@ -124,7 +124,12 @@ class FileLock:
 
 def lock_path_of(database: str) -> str:
     """Return the path of the lock file of ``database``."""
-    return f"{database}.lock"
+    return f"{real_path(database)}.lock"
+
+
+def real_path(database: str) -> str:
+    """Return ``database``, or the file that it is a link to: by whichever name, a database has one lock and one log."""
+    return os.path.realpath(database) if os.path.islink(database) else database  # noqa: PTH114 - a text stays one
 
 
 def read_holder(database: str) -> Holder | None:
@@ -136,6 +141,18 @@ def read_holder(database: str) -> Holder | None:
     try:
         if _try_lock(file):
             return None
+        return _read(file) or Holder()
+    finally:
+        os.close(file)
+
+
+def last_holder(database: str) -> Holder:
+    """Return what the lock file of ``database`` says of it, whether or not somebody has it now."""
+    try:
+        file = os.open(lock_path_of(database), os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    except OSError:
+        return Holder()
+    try:
         return _read(file) or Holder()
     finally:
         os.close(file)
@@ -155,7 +172,9 @@ def _locked(database: str, holder: Holder) -> StoreError:
     return StoreError(
         "store_locked",
         f"The database {Path(database).name} is held by {who}{host}{where}.",
-        remedy="Use that engine's address as a client, or stop it first.",
+        remedy=f"Ask that engine: outlast workflow list --server {holder.address}. Or stop {who} first."
+        if holder.address
+        else f"It serves no other process yet, or none at all: stop {who} first, or look again in a moment.",
     )
 
 

@@ -18,7 +18,9 @@ from outlast.store.sqlite.lock import Holder
 
 SMALLEST_BYTES: Final = 512  # of a SQLite database
 CHECKED_BYTES_MAX: Final = 64 * 1024 * 1024  # larger files are not checked page by page at each start
-RESTORE: Final = "Keep the files as they are, and restore the last backup or find where the file went."
+RESTORE: Final = (
+    "Find where the file went, or restore the last backup: outlast restore FILE --replace (it keeps what is there)."
+)
 MOUNTS: Final = "/proc/mounts"
 NETWORK_DISKS: Final = frozenset({
     "9p", "afs", "beegfs", "ceph", "cifs", "fuse.ceph", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "glusterfs", "gpfs",
@@ -61,10 +63,8 @@ def examine(path: str, before: Holder) -> None:
 
     The content is left to SQLite: after a power cut the first page itself may have to come from the WAL.
     """
-    try:
-        size = Path(path).stat().st_size
-    except FileNotFoundError:
-        size = -1
+    refuse_hard_links(path)
+    size, _ = _size_and_names(path)
     if size <= 0 and before.database:
         what = "is missing" if size < 0 else "is empty"
         raise StoreError(
@@ -72,10 +72,52 @@ def examine(path: str, before: Holder) -> None:
             f"The database {path} {what}, but its lock file says that it held data up to commit {before.number}.",
             remedy=f"{RESTORE} To begin anew on purpose, remove {path}.lock as well.",
         )
+    refuse_headless_log(path)
     recovering = Path(f"{path}-wal").exists() or Path(f"{path}-journal").exists()
     if 0 < size < SMALLEST_BYTES and not recovering:
         # SQLite would take it for a new file and write over it.
         raise StoreError("store_damaged", f"The file {path} is not a SQLite database.", remedy=RESTORE)
+
+
+def refuse_hard_links(path: str) -> None:
+    """Raise StoreError when the file has a second name, under which SQLite would keep another log."""
+    _, names = _size_and_names(path)
+    if names > 1:
+        raise StoreError(
+            "unavailable",
+            f"The file {path} has {names} names (hard links): each would get a log of its own, and what is committed "
+            "under one is missing under the others.",
+            remedy="Remove the other names, or copy the file and use the copy.",
+        )
+
+
+def refuse_headless_log(path: str) -> None:
+    """Raise StoreError when the file is missing or empty while commits lie in its -wal file, which SQLite would remove."""
+    size, _ = _size_and_names(path)
+    left, _ = _size_and_names(f"{path}-wal")
+    if size <= 0 < left:
+        raise StoreError(
+            "store_damaged",
+            f"The database {path} is {'missing' if size < 0 else 'empty'}, and {left:,} bytes of commits are left in "
+            f"{path}-wal.",
+            remedy=f"{RESTORE} To begin anew on purpose, move {path}-wal away.",
+        )
+
+
+def look_at(path: str) -> apsw.Connection:
+    """Return a connection to the file that cannot write. Raises apsw.Error, and StoreError for one that is not safe to open."""
+    refuse_hard_links(path)
+    refuse_headless_log(path)
+    return apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+
+
+def _size_and_names(path: str) -> tuple[int, int]:
+    """Return the bytes of the file at ``path``, -1 for none, and how many names it has."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - as a Path the look would be no shorter
+    except FileNotFoundError:
+        return -1, 0
+    return found.st_size, found.st_nlink
 
 
 def check_pages(connection: Connection, path: str) -> None:
@@ -101,7 +143,7 @@ def check_position(before: Holder, *, incarnation: int, number: int, path: str) 
             "store_damaged",
             f"The database {path} ends at commit {number}, but commit {before.number} was in it: its -wal file was "
             "removed or cut, or an older copy lies in its place.",
-            remedy=f"Put the -wal file back. To go on from an older copy on purpose, remove {path}.lock.",
+            remedy=f"Put the -wal file back. To go on from a backup: outlast restore FILE --replace --store sqlite:///{path}",
         )
 
 

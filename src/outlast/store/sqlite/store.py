@@ -19,14 +19,16 @@ from outlast.core.admin import NamespaceInfo
 from outlast.core.feed import Place as FeedPlace
 from outlast.core.units import SECOND, Fence
 from outlast.core.writes import AttemptRow, Batch, Claim, CommitOutcome, HistoryRow, Load, Page, RunRow, TaskRow
+from outlast.protocol.intake import Intake
 from outlast.store.base import FeedFound, RunFilter, StoreError, Stretch, Tally, TaskFilter, Turns, Waiting
 from outlast.store.migrate import migrate, migrations_in
-from outlast.store.sqlite import feed, listing, opening, queries, reading, references, writing
+from outlast.store.sqlite import feed, listing, opening, queries, reading, references, standing, writing
 from outlast.store.sqlite.checkpointer import Checkpointer
 from outlast.store.sqlite.connection import Connection, connect
-from outlast.store.sqlite.lock import FileLock, Holder
+from outlast.store.sqlite.lock import FileLock, Holder, real_path
 from outlast.store.sqlite.place import Place
 from outlast.store.sqlite.thread import WriterThread
+from outlast.store.standing import refuse
 
 NOTE_EVERY: Final = SECOND  # how often the lock file learns the number of the last commit
 FAULT_LOG_EVERY: Final = 30 * SECOND  # a full disk fails every commit: one line in this time is enough
@@ -60,9 +62,10 @@ class SqliteStore:
         allow_network_disk: bool = False,
         checkpoint_pages: int = CHECKPOINT_PAGES,
     ) -> None:
-        self.path = os.fspath(path)
+        self.path = real_path(os.fspath(path))
         self.shard = shard
         self.reads_inline = not vfs
+        self.intake: Intake | None = None  # a file has one writer, and that is the engine
         self.last_fault = ""
         """What went wrong with the last commit that was not DONE, in one line."""
         self.lock = FileLock(self.path)
@@ -242,6 +245,7 @@ class SqliteStore:
         schema = opening.Schema(self._writer, self.path)
         keep_copy = None if self._vfs else schema.keep_copy
         migrate(schema, migrations_in("outlast.store.sqlite"), keep_copy=keep_copy)
+        refuse(standing.read(self._writer), self.path, url=f"sqlite:///{self.path}")
         self._read_position()
         opening.check_position(before, incarnation=self._incarnation, number=self._number, path=self.path)
         # What the last process left in the WAL is synced before anything is built on it, also after a failed fsync.

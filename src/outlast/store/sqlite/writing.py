@@ -126,8 +126,8 @@ def _write(connection: Connection, batch: Batch) -> None:
             statement.run(connection, gone)
     if batch.feed:
         queries.ADD_FEED.run(connection, map(_stored_feed, batch.feed))
-    if batch.outbox:
-        queries.ADD_MESSAGE.run(connection, map(_tuple_of, batch.outbox))
+    if batch.messages:
+        queries.ADD_MESSAGE.run(connection, map(_tuple_of, batch.messages))
     if batch.received:
         queries.SET_RECEIVED.run(connection, ((*key, mark) for key, mark in batch.received.items()))
 
