@@ -1,6 +1,7 @@
 """Payloads beside the database: whole or damaged, never half; swept only when old and unreferenced."""
 
 import asyncio
+import errno
 import hashlib
 import os
 import random
@@ -20,6 +21,7 @@ from outlast.store.base import BlobStore, StoreError
 from outlast.store.blobs import FileBlobStore
 from outlast.store.memory.blobs import MemoryBlobStore
 from outlast.store.objects import ObjectBlobStore
+from outlast.store.owning import OWNER
 
 T = TypeVar("T")
 DATA = random.Random(5).randbytes(300_000)
@@ -30,6 +32,15 @@ DIGEST = hashlib.sha256(DATA).hexdigest()
 async def us() -> str:
     """Return the id of the store whose the blobs are."""
     return "us"
+
+
+def owned(folder: Path, owner: str) -> FileBlobStore:
+    """Return the blobs in ``folder`` as the store with the id ``owner`` has them."""
+
+    async def ours() -> str:
+        return owner
+
+    return FileBlobStore(folder, owner=ours)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -262,3 +273,38 @@ def test_every_folder_above_a_blob_is_synced_once_in_each_life(
 
     inside = path_of(files).parent
     assert synced == [files.folder, files.folder.parent, inside, inside]
+
+
+def test_a_claim_that_is_just_being_written_is_not_taken_away(tmp_path: Path) -> None:
+    (tmp_path / OWNER).touch()
+    late = owned(tmp_path, "late")
+
+    run(late.put(DIGEST, DATA))
+
+    assert (tmp_path / OWNER).read_bytes() == b""
+    assert not run(late.owns())
+
+
+def test_of_stores_that_claim_a_folder_at_once_one_owns_it(tmp_path: Path) -> None:
+    for number in range(20):
+        stores = [owned(tmp_path / str(number), f"store-{place}") for place in range(6)]
+
+        async def put_all(stores: list[FileBlobStore]) -> list[bool]:
+            await asyncio.gather(*(store.put(DIGEST, DATA) for store in stores))
+            return [await store.owns() for store in stores]
+
+        assert run(put_all(stores)).count(True) == 1
+        assert [path.name for path in stores[0].folder.iterdir() if path.is_file()] == [OWNER]
+
+
+def test_a_folder_is_claimed_where_files_cannot_be_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    ours, others = owned(tmp_path, "ours"), owned(tmp_path, "others")
+
+    run(ours.put(DIGEST, DATA))
+    run(others.put(DIGEST, DATA))
+
+    assert (run(ours.owns()), run(others.owns())) == (True, False)

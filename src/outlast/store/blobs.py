@@ -8,9 +8,9 @@ import asyncio
 import contextlib
 import errno
 import hashlib
-import itertools
 import os
 import re
+import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Container, Iterator
 from pathlib import Path
@@ -24,6 +24,7 @@ from outlast.store.owning import OWNER, Ownership
 DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 SWEEP_AGE: Final = DAY  # a commit that names a blob comes long before
 PART: Final = ".part"
+NO_LINKS: Final = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 BESIDE: Final = ".blobs"  # what the folder beside a database is called, behind the database's name
 
 
@@ -38,7 +39,6 @@ class FileBlobStore:
         self._ownership = (
             Ownership(str(folder), ours=owner, read=self._read_owner, keep=self._keep_owner) if owner else None
         )
-        self._numbers = itertools.count()
         self._synced: set[Path] = set()  # folders whose own entry is known to be on the disk
         self._naming = threading.Lock()  # a blob is not put again between being found old and being removed
 
@@ -111,27 +111,29 @@ class FileBlobStore:
         file = self.folder / OWNER
         try:
             self._make_folder(self.folder)
+            part = _write(file, owner.encode())
             try:
-                _write(file, owner.encode())
-            except FileExistsError:
-                if file.stat().st_size == 0:  # a claim that was cut off; what is read back decides who has won
-                    file.unlink(missing_ok=True)
-                    with contextlib.suppress(FileExistsError):
-                        _write(file, owner.encode())
+                _link(part, file)
+            finally:
+                _remove(part)
             _sync_folder(self.folder)
         except OSError as error:
             raise _not_kept(self.folder, error) from error
 
     def _replace_owner(self, owner: str) -> None:
-        file = self.folder / OWNER
-        part = file.with_name(f"{OWNER}.{os.getpid()}{PART}")
         try:
-            part.unlink(missing_ok=True)
-            _write(part, owner.encode())
-            part.replace(file)
-            _sync_folder(self.folder)
+            self._rename(_write(self.folder / OWNER, owner.encode()), self.folder / OWNER)
         except OSError as error:
             raise _not_kept(self.folder, error) from error
+
+    def _rename(self, part: Path, path: Path) -> None:
+        try:
+            with self._naming:
+                part.replace(path)
+        except OSError:
+            _remove(part)
+            raise
+        _sync_folder(path.parent)
 
     def _path_of(self, digest: str) -> Path:
         return self.folder / digest[:2] / digest
@@ -139,17 +141,10 @@ class FileBlobStore:
     def _put(self, digest: str, data: bytes) -> None:
         invariant(hashlib.sha256(data).hexdigest() == digest, "blob_has_another_hash", digest=digest)
         path = self._path_of(digest)
-        # Several may put the same content at once; each writes a file of its own, and the last rename wins.
-        part = path.with_name(f"{digest}.{os.getpid()}.{next(self._numbers)}{PART}")
         try:
             self._make_folder(path.parent)
-            _write(part, data)
-            with self._naming:
-                part.replace(path)
-            _sync_folder(path.parent)
+            self._rename(_write(path, data), path)  # several may put the same content at once: the last one's is kept
         except OSError as error:
-            with contextlib.suppress(OSError):
-                part.unlink()
             raise _not_kept(self.folder, error) from error
 
     def _make_folder(self, folder: Path) -> None:
@@ -204,11 +199,45 @@ def _is_old(path: Path, now: int) -> bool:
     return path.stat().st_mtime_ns + SWEEP_AGE < now
 
 
-def _write(path: Path, data: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+def _write(path: Path, data: bytes) -> Path:
+    """Return a file with ``data`` beside ``path``, on the disk, under a name that nobody else has: many may do so at once.
+
+    Who may read the folder may read the file.
+    """
+    handle, name = tempfile.mkstemp(PART, f"{path.name}.", path.parent)
+    part = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(PermissionError):  # there are file systems that keep no rights
+            part.chmod(path.parent.stat().st_mode & 0o666)
+    except OSError:
+        _remove(part)
+        raise
+    return part
+
+
+def _remove(part: Path) -> None:
+    with contextlib.suppress(OSError):
+        part.unlink()
+
+
+def _link(part: Path, file: Path) -> None:
+    """Give ``part`` the name ``file`` too, unless that is there: it appears with its content in it or not at all."""
+    try:
+        file.hardlink_to(part)
+    except FileExistsError:
+        return  # another was first
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        # A file system without links: another may find the file empty for a moment, and then takes it for somebody else's.
+        with contextlib.suppress(FileExistsError), file.open("xb") as claimed:
+            claimed.write(part.read_bytes())
+            claimed.flush()
+            os.fsync(claimed.fileno())
 
 
 def _sync_folder(folder: Path) -> None:
