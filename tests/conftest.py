@@ -1,5 +1,6 @@
 """What every test shares: how hypothesis draws, and a database server for those that ask for one."""
 
+import logging
 import os
 from collections.abc import Generator
 
@@ -13,6 +14,17 @@ from tests.store.cluster import Cluster
 settings.register_profile("by_hand", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", parent=settings.get_profile("by_hand"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "by_hand")
+
+
+@pytest.fixture(autouse=True)
+def _no_log_left_open() -> Generator[None]:
+    """Take back how a command has set up logging: its stream is closed behind the test."""
+    root = logging.getLogger()
+    before, level = set(root.handlers), root.level
+    yield
+    for handler in set(root.handlers) - before:
+        root.removeHandler(handler)
+    root.setLevel(level)
 
 
 @pytest.fixture(scope="session")

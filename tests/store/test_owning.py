@@ -178,15 +178,6 @@ def test_the_folder_beside_another_store_is_not_swept_by_who_names_it(tmp_path: 
     assert run(made(tmp_path / "ours.db", named).sweep({OTHER_DIGEST}, now=FAR)) == 1, "its own folder, by its URL"
 
 
-def test_a_claim_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
-    (tmp_path / "payloads").mkdir()
-    (tmp_path / "payloads" / OWNER).touch()
-    ours = made(tmp_path / "ours.db", BlobPlace(f"file://{tmp_path}/payloads"))
-    run(ours.put(DIGEST, DATA))
-
-    assert run(ours.sweep(NOTHING, now=FAR)) == 1
-
-
 def test_the_folder_beside_a_store_needs_no_owner(tmp_path: Path) -> None:
     blobs = FileBlobStore(tmp_path / "outlast.db.blobs")
     run(blobs.put(DIGEST, DATA))
