@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from outlast.sdk.backlog import Backlog
-from outlast.sdk.batching import Sender
+from outlast.sdk.batching import BESIDE_MAX, Sender
 from outlast.sdk.pool import Hands
 from outlast.sdk.portal import Portal
 from outlast.sdk.turnpool import TurnPool
@@ -169,6 +169,107 @@ def test_items_of_a_call_that_failed_are_sent_again_first() -> None:
     asyncio.run(main())
 
     assert batches == [[1, 2], [1, 2, 3]]
+
+
+def test_two_runs_of_a_sender_have_two_calls_in_flight_and_gather_for_the_next() -> None:
+    batches: list[list[int]] = []
+
+    async def main() -> None:
+        answer = asyncio.Event()
+
+        async def send(items: list[int]) -> None:
+            batches.append(items)
+            await answer.wait()
+
+        sender = Sender(send, items_max=100)
+        running = [asyncio.create_task(sender.run()) for _ in range(2)]
+        for number in (1, 2, 3, 4):
+            sender.put([number])
+            for _ in range(5):
+                await asyncio.sleep(0)
+        answer.set()
+        await sender.drained()
+        for run in running:
+            run.cancel()
+
+    asyncio.run(main())
+
+    assert batches == [[1], [2], [3, 4]]
+
+
+def test_beside_a_large_call_items_gather_for_the_next() -> None:
+    batches: list[list[int]] = []
+
+    async def main() -> None:
+        answer = asyncio.Event()
+
+        async def send(items: list[int]) -> None:
+            batches.append(items)
+            await answer.wait()
+
+        sender = Sender(send, items_max=100)
+        running = [asyncio.create_task(sender.run()) for _ in range(2)]
+        for items in ([0] * (BESIDE_MAX + 1), [1], [2]):
+            sender.put(items)
+            for _ in range(5):
+                await asyncio.sleep(0)
+        answer.set()
+        await sender.drained()
+        for run in running:
+            run.cancel()
+
+    asyncio.run(main())
+
+    assert batches == [[0] * (BESIDE_MAX + 1), [1, 2]]
+
+
+def test_a_sender_is_not_drained_while_one_of_two_calls_is_in_flight() -> None:
+    async def main() -> list[bool]:
+        answers = {1: asyncio.Event(), 2: asyncio.Event()}
+
+        async def send(items: list[int]) -> None:
+            await answers[items[0]].wait()
+
+        sender = Sender(send, items_max=1)
+        sender.put([1, 2])
+        running = [asyncio.create_task(sender.run()) for _ in range(2)]
+        drained = asyncio.create_task(sender.drained())
+        seen: list[bool] = []
+        for number in (2, 1):
+            answers[number].set()
+            for _ in range(5):
+                await asyncio.sleep(0)
+            seen.append(drained.done())
+        for run in running:
+            run.cancel()
+        return seen
+
+    assert asyncio.run(main()) == [False, True]
+
+
+def test_items_of_a_call_that_failed_are_sent_by_the_run_that_is_left() -> None:
+    batches: list[list[int]] = []
+
+    async def main() -> None:
+        async def send(items: list[int]) -> None:
+            batches.append(items)
+            if len(batches) == 1:
+                await asyncio.sleep(0)  # meanwhile the other run has found nothing to send
+                raise RuntimeError("lost")
+
+        sender = Sender(send, items_max=100)
+        running = [asyncio.create_task(sender.run()) for _ in range(2)]
+        await asyncio.sleep(0)
+        sender.put([1, 2])
+        async with asyncio.timeout(5):
+            await sender.drained()
+        for run in running:
+            run.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    asyncio.run(main())
+
+    assert batches == [[1, 2], [1, 2]]
 
 
 def test_a_portal_ends_what_still_runs_on_it() -> None:

@@ -1,7 +1,8 @@
 """The worker's attempts at tasks: starting them, keeping their leases, sending what became of them.
 
-Lives on the worker's loop. Three senders, each with one call in flight, gather what arrives meanwhile: begins, heartbeats,
-completions. A completion is sent again, under the same token, until it is answered.
+Lives on the worker's loop. Three senders gather what arrives while their calls are in flight: begins, heartbeats, completions.
+A completion is sent again, under the same token, until it is answered. Two calls with completions may be in flight: what ends
+while one waits for its commit goes into the next commit, not into the one behind that.
 """
 
 import asyncio
@@ -139,7 +140,8 @@ class Handlers:
 
     def loops(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
         """Return what the worker keeps running, by name."""
-        return [("begin", self._begins.run), ("complete", self._completions.run), ("heartbeat", self._leases.run)]
+        complete = ("complete", self._completions.run)
+        return [("begin", self._begins.run), complete, complete, ("heartbeat", self._leases.run)]
 
     def types(self, *, is_async: bool) -> tuple[str, ...]:
         """Return the task types of one kind that are declared now."""

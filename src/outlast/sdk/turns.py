@@ -125,7 +125,8 @@ class Turns:
 
     def loops(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
         """Return what the worker keeps running, by name."""
-        return [("answer", self._answers.run), ("deadlocks", self._watch)]
+        answer = ("answer", self._answers.run)  # two calls in flight, as with completions of tasks
+        return [answer, answer, ("deadlocks", self._watch)]
 
     def room(self) -> int:
         """Return how many workflow tasks may be asked for now."""
@@ -177,9 +178,7 @@ class Turns:
     async def drained(self) -> None:
         """Return when every turn that had begun has been answered for."""
         while self._pool.busy or self._reading or self._finished:
-            self._changed.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), DRAIN_LOOK)
+            await self.freed(timeout=DRAIN_LOOK)
         await self._answers.drained()
 
     def close(self) -> None:
