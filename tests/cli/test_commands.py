@@ -326,3 +326,45 @@ def test_arguments_of_a_workflow_may_be_left_out_and_are_not_said_to_be_needed(o
 
     assert code == 2
     assert "required: TYPE." in refused
+
+
+@pytest.mark.parametrize(
+    ("argv", "fact", "way"),
+    [
+        (["task", "show", "order-1"], "order-1 is a workflow, not a task.", "outlast workflow show order-1"),
+        (["task", "attempts", "order-1"], "order-1 is a workflow, not a task.", "outlast workflow show order-1"),
+        (["task", "result", "order-1"], "order-1 is a workflow, not a task.", "outlast workflow show order-1"),
+        (["task", "cancel", "order-1"], "order-1 is a workflow, not a task.", "outlast workflow show order-1"),
+        (["workflow", "show", "t-done"], "t-done is a task, not a workflow.", "outlast task show t-done"),
+        (["workflow", "history", "t-done"], "t-done is a task, not a workflow.", "outlast task show t-done"),
+        (["workflow", "result", "t-done"], "t-done is a task, not a workflow.", "outlast task show t-done"),
+        (["workflow", "signal", "t-done", "go"], "t-done is a task, not a workflow.", "outlast task show t-done"),
+        (["workflow", "cancel", "t-done", "--dry-run"], "t-done is a task, not a workflow.", "outlast task show t-done"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)  # fmt: skip
+def test_an_id_of_the_other_kind_is_told_apart_from_none(
+    kept: Path, outlast: Command, argv: list[str], fact: str, way: str
+) -> None:
+    code, _, err = outlast(*argv)
+
+    assert code == 3
+    assert fact in err
+    assert way in err
+
+
+def test_a_refused_start_speaks_of_the_options_of_the_command(kept: Path, outlast: Command) -> None:
+    code, _, err = outlast("workflow", "start", "order", "--id", "order-1", "--queue", "orders")
+
+    assert code == 4
+    assert "--if-open return_existing" in err
+    assert "if_open" not in err
+
+
+@pytest.mark.parametrize("port", ["99999", "http", "-1", "9" * 5_000])
+def test_a_port_that_is_none_is_refused_as_it_was_typed(folder: Path, outlast: Command, port: str) -> None:
+    code, _, err = outlast("serve", f"--port={port}")
+
+    assert code == 2
+    assert f'--port is "{port}"' in err
+    assert "--listen" not in err

@@ -160,7 +160,7 @@ def test_each_state_of_a_task_has_its_words(fields: dict[str, Any], said: str) -
         "enqueued_at": NOW - SECOND,
     }
 
-    assert said in "\n".join(lines_of_task(TaskInfo(**{**chosen, **fields}), now=NOW))
+    assert said in "\n".join(lines_of_task(TaskInfo(**{**chosen, **fields}), now=NOW, served=False))
 
 
 def test_a_lease_that_is_over_waits_for_no_engine_where_one_has_answered() -> None:
@@ -315,3 +315,18 @@ def test_code_that_differs_from_its_history_is_told_the_way_out() -> None:
 
     assert "workflow.patched" in said
     assert ends.startswith("outlast workflow terminate order-7")
+
+
+def test_nothing_moves_without_an_engine_and_that_is_said() -> None:
+    waiting = TaskInfo(namespace="default", task_id="t-1", type="resize", queue="images", state=TaskState.ENQUEUED)
+    moves = "\n".join([*lines_of_workflow(a_run(), [], now=NOW), *lines_of_task(waiting, now=NOW)])
+    stands = [lines_of_workflow(a_run(), [], now=NOW, served=False), lines_of_task(waiting, now=NOW, served=False)]
+
+    assert "none runs" not in moves
+    assert all("  engine     none runs on the store" in "\n".join(lines) for lines in stands)
+
+
+def test_a_run_that_shall_stop_and_has_no_worker_can_be_ended_without_its_code() -> None:
+    asked = a_run(cancel_requested=True, task_state="ready", polled=False)
+
+    assert "outlast workflow terminate order-7   (ends it without its code)" in helps(asked)

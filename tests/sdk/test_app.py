@@ -16,7 +16,7 @@ from outlast import App
 from outlast.core import inputs
 from outlast.sdk.errors import TaskError
 from outlast.sdk.loading import CannotLoad, load_app
-from outlast.sdk.misuse import Blocked, NotStarted, StartedAtImport, UnknownOption
+from outlast.sdk.misuse import BadDeclaration, Blocked, NotStarted, StartedAtImport, UnknownOption
 from tests.sdk.apps import eventually, faked_app, starting
 from tests.sdk.fake_engine import FakeEngine
 
@@ -330,3 +330,15 @@ def test_an_app_that_could_never_work_is_refused_where_it_is_made(options: dict[
 
     assert raised.value.code
     assert raised.value.remedy
+
+
+def test_a_declaration_that_is_refused_points_at_the_line_that_declares() -> None:
+    def plain(number: int) -> int:
+        return number
+
+    app = App("memory:")
+    with pytest.raises(BadDeclaration) as raised:
+        app.workflow(plain)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+    frames = [Path(str(frame.path)).name for frame in raised.traceback]
+    assert frames == ["test_app.py", "app.py", "app.py"]

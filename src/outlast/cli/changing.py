@@ -12,6 +12,7 @@ import msgspec
 from outlast.cli import exits
 from outlast.cli.arguments import Arguments
 from outlast.cli.filters import tasks_asked
+from outlast.cli.mistaken import told_apart
 from outlast.cli.printing import json_line, mode_of, put, talk
 from outlast.cli.reach import Look, reached
 from outlast.cli.shapes import ChangeOut
@@ -185,12 +186,14 @@ async def _changed(arguments: Arguments, given: list[str], change: Change) -> in
 async def _one(arguments: Arguments, look: Look, id: str, change: Change) -> ChangeOut:
     try:
         if arguments.dry_run:
-            stands, would = await change.stands(look, id)
+            async with told_apart(look, id):
+                stands, would = await change.stands(look, id)
             verb = f"would {change.would} {id} ({stands})" if would else f"nothing to do: {id} ({stands})"
             return ChangeOut(id=id, did=verb, changed=would, dry_run=True)
-        reply = await look.send(change.request(id))
-        if isinstance(reply, TasksRetried):
-            reply = checked(reply.items[0])
+        async with told_apart(look, id):
+            reply = await look.send(change.request(id))
+            if isinstance(reply, TasksRetried):
+                reply = checked(reply.items[0])
     except Refusal as error:
         exits.complain(error.code, clean(error.fact), error.remedy)
         return ChangeOut(id=id, did=error.fact, changed=False, error=error.code)

@@ -3,12 +3,14 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from outlast.cli.arguments import Arguments
 from outlast.core.errors import Invalid
 from outlast.server.settings import TABLE, sources_of
 from outlast.server.sources import CONFIG_VARIABLE, PROFILE_VARIABLE, Sources, find_file
+
+PORT_MAX: Final = 65_535
 
 
 def sources(arguments: Arguments, *, without: frozenset[str] = frozenset()) -> Sources:
@@ -41,6 +43,8 @@ def _flags(arguments: Arguments) -> dict[str, str | None]:
 
 def _with_port(found: Sources, port: str) -> str:
     """``--port`` stands for the port of ``--listen``."""
-    if not port.isascii() or not port.isdigit():
-        raise Invalid("invalid_request", f'--port is "{port}".', remedy="Give a number; 0 picks a free one.")
+    if not port.isascii() or not port.isdigit() or int(port[:6]) > PORT_MAX:
+        raise Invalid(
+            "invalid_request", f'--port is "{port}".', remedy=f"Give a number up to {PORT_MAX}; 0 picks a free one."
+        )
     return f"{found.text('http.listen').rpartition(':')[0] or '127.0.0.1'}:{port}"

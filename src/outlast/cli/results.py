@@ -5,6 +5,7 @@ import sys
 
 from outlast.cli import exits
 from outlast.cli.arguments import Arguments
+from outlast.cli.mistaken import told_apart
 from outlast.cli.printing import json_line, mode_of, put, talk
 from outlast.cli.reach import Look, reached
 from outlast.cli.text import clean
@@ -43,7 +44,8 @@ async def _task(arguments: Arguments) -> int:
 
 async def workflow_result(arguments: Arguments, look: Look, workflow_id: str, run_id: str) -> int:
     """Print the result of a workflow once it has one."""
-    info = await look.workflow(workflow_id, run_id)
+    async with told_apart(look, workflow_id):
+        info = await look.workflow(workflow_id, run_id)
     if info.status in {RunStatus.RUNNING, RunStatus.CONTINUED_AS_NEW}:
         if info.task_failure is not None or not info.polled:
             _stands_still(arguments, workflow_id, info.why)
@@ -62,7 +64,8 @@ async def workflow_result(arguments: Arguments, look: Look, workflow_id: str, ru
 
 async def task_result(arguments: Arguments, look: Look, task_id: str) -> int:
     """Print the result of a task once it has one."""
-    info = await look.task(task_id)
+    async with told_apart(look, task_id):
+        info = await look.task(task_id)
     if is_open(info):
         if not info.polled:
             _stands_still(arguments, task_id, info.why)

@@ -19,7 +19,7 @@ from outlast.cli.shapes import EnqueueOut, StartOut
 from outlast.cli.text import clean, span
 from outlast.cli.unpolled import Wanted, tell_unpolled
 from outlast.cli.values import payload_of, span_of, tags_of
-from outlast.core.errors import Invalid, Refusal
+from outlast.core.errors import Conflict, Invalid, Refusal
 from outlast.core.inputs import EnqueueTask, EnqueueTasks, IfClosed, IfOpen, StartWorkflow
 from outlast.core.limits import REQUEST_BYTES_MAX, START_TO_CLOSE
 from outlast.core.payload import Payload, Payloads
@@ -28,6 +28,10 @@ from outlast.core.retry import RetryPolicy
 from outlast.gateway.values import JSON_PLAIN
 
 IDENTITY: Final = "cli"
+OTHER_WAYS: Final = {
+    "workflow_already_open": "Use another --id, or --if-open return_existing or terminate.",
+    "workflow_id_reuse_refused": "Use another --id, or --if-closed allow.",
+}
 CHUNK: Final = 500  # items of a file in one request
 PROGRESS_EVERY: Final = 0.5  # seconds
 
@@ -73,7 +77,10 @@ async def _start(arguments: Arguments, request: StartWorkflow) -> int:
             put(json_line(out) if mode_of(arguments) == "json" else f"{clean(said)}\n")
         return exits.DONE
     async with reached(arguments, write=True) as look:
-        reply = await look.send(request)
+        try:
+            reply = await look.send(request)
+        except Conflict as error:
+            raise Conflict(error.code, error.fact, remedy=OTHER_WAYS.get(error.code, error.remedy)) from error
         assert isinstance(reply, WorkflowStarted)
         out = StartOut(id=reply.workflow_id, run_id=reply.run_id, started=reply.started, replayed=reply.replayed)
         was = "was running" if not reply.started else "had been started by this key" if reply.replayed else "started"

@@ -7,6 +7,7 @@ from typing import Final
 from outlast.cli import exits
 from outlast.cli.arguments import Arguments
 from outlast.cli.filters import no_tasks, tasks_asked
+from outlast.cli.mistaken import told_apart
 from outlast.cli.printing import json_line, mode_of, put, rows_text, table_text, talk, tells_none
 from outlast.cli.reach import Look, reached
 from outlast.cli.shapes import TaskShown
@@ -106,7 +107,8 @@ async def look_at(arguments: Arguments, look: Look) -> int:
     """Print the task that is asked for, with ``watch`` until it has ended; return its exit code then."""
 
     async def once() -> tuple[Render, int | None]:
-        info = await look.task(arguments.id)
+        async with told_apart(look, arguments.id):
+            info = await look.task(arguments.id)
         attempts = await look.attempts(arguments.id)
         code = None if is_open(info) else exits.of_state(info.state)
         served = bool(look.address)
@@ -131,7 +133,7 @@ def attempts(arguments: Arguments) -> int:
 
 
 async def _attempts(arguments: Arguments) -> int:
-    async with reached(arguments) as look:
+    async with reached(arguments) as look, told_apart(look, arguments.id):
         found = await look.attempts(arguments.id)
     if mode_of(arguments) == "json":
         put("".join(json_line(attempt_out(attempt)) for attempt in found))

@@ -26,6 +26,7 @@ from outlast.gateway.values import told_with_schema
 
 BEFORE_SHOWN: Final = 6
 EVENTS_READ: Final = 5_000
+NO_ENGINE: Final = "none runs on the store, so nothing moves: outlast serve, outlast dev APP, or your own program"
 
 _RUN_OPEN: Final = RunStatus.RUNNING
 _TASK_OPEN: Final = frozenset(TaskState) - TERMINAL
@@ -100,8 +101,10 @@ def helps_known(info: WorkflowInfo | TaskInfo, known: tuple[str, ...]) -> list[s
     return [said_known(_wanted(info), known)] if known else []
 
 
-def lines_of_workflow(info: WorkflowInfo, steps: list[Step], *, now: int, known: tuple[str, ...] = ()) -> list[str]:
-    """Return the answer about a run, line by line."""
+def lines_of_workflow(
+    info: WorkflowInfo, steps: list[Step], *, now: int, known: tuple[str, ...] = (), served: bool = True
+) -> list[str]:
+    """Return the answer about a run, line by line; ``served``: an engine has told it, and not the store alone."""
     head = f"{clean(info.workflow_id)}  {clean(info.type)}  {_state_of(info)} {span((info.closed_at or now) - info.started_at)}"
     lines = [head + (f"   build {clean(info.build)}" if info.build else "")]
     if not is_open(info):
@@ -110,6 +113,7 @@ def lines_of_workflow(info: WorkflowInfo, steps: list[Step], *, now: int, known:
         lines.append(line("ended", instant(info.closed_at)))
         return lines + _before(steps)
     lines.append(line("waits for", waits_for(info, now=now)))
+    lines += [] if served else [line("engine", NO_ENGINE)]
     lines += [line("at", _code_at(place)) for place in sorted(set((info.places or {}).values()))[:3] if place]
     lines += _last_errors(info)
     if info.warning:
@@ -118,7 +122,7 @@ def lines_of_workflow(info: WorkflowInfo, steps: list[Step], *, now: int, known:
     if info.parked:
         lines.append(line("arrived", f"{info.parked} events that its code has not seen"))
     if info.cancel_requested:
-        lines.append(line("asked", "to cancel; it stops when its code has cleaned up"))
+        lines.append(line("asked", "to cancel; its code is told by a worker, and ends it when it has cleaned up"))
     lines += [line("helps" if n == 0 else "", text) for n, text in enumerate(helps(info, known))]
     return lines
 
@@ -178,6 +182,8 @@ def helps(info: WorkflowInfo, known: tuple[str, ...] = ()) -> list[str]:
     name = _quoted(info.workflow_id)
     if info.task_state in {"ready", "backoff"} and not info.polled:
         found.append(f"outlast worker start APP --queue {_quoted(info.queue)}")
+        if info.cancel_requested and info.task_state == "ready":
+            found.append(f"outlast workflow terminate {name}   (ends it without its code)")
     found += [
         f"outlast worker start APP --queue {_quoted(activity.queue)}"
         for activity in info.activities[:1]
@@ -204,7 +210,7 @@ def helps(info: WorkflowInfo, known: tuple[str, ...] = ()) -> list[str]:
     return found or [f"outlast workflow show {name}"]
 
 
-def lines_of_task(info: TaskInfo, *, now: int, known: tuple[str, ...] = (), served: bool = False) -> list[str]:
+def lines_of_task(info: TaskInfo, *, now: int, known: tuple[str, ...] = (), served: bool = True) -> list[str]:
     """Return the answer about a task, line by line; ``served``: an engine has told it, and not the store alone."""
     attempts = f"attempt {info.attempt}" + (f" of {info.attempts_max}" if info.attempts_max else "")
     state = info.state.value.replace("_", " ")
@@ -219,6 +225,7 @@ def lines_of_task(info: TaskInfo, *, now: int, known: tuple[str, ...] = (), serv
         lines.append(line("ended", instant(info.closed_at)))
         return lines
     lines.append(line("waits for", waits_for_task(info, now=now)))
+    lines += [] if served else [line("engine", NO_ENGINE)]
     lines += _lease_of(info, now=now, served=served)
     if info.failure is not None:
         lines += error_lines("last error", info.failure)
@@ -265,7 +272,7 @@ def helps_task(info: TaskInfo, known: tuple[str, ...] = ()) -> list[str]:
 
 
 def why_out(
-    info: WorkflowInfo | TaskInfo, steps: list[Step], *, now: int, known: tuple[str, ...] = (), served: bool = False
+    info: WorkflowInfo | TaskInfo, steps: list[Step], *, now: int, known: tuple[str, ...] = (), served: bool = True
 ) -> WhyShown:
     """Return the answer for programs."""
     if isinstance(info, TaskInfo):
@@ -281,7 +288,7 @@ def why_out(
         at=tuple(sorted(set((info.places or {}).values()))),
         before=tuple(step.name for step in steps if step.kind in {"activity", "timer"} and step.ended_at),
         helps=tuple(helps(info, known)) if is_open(info) else (),
-        lines=tuple(lines_of_workflow(info, steps, now=now, known=known)),
+        lines=tuple(lines_of_workflow(info, steps, now=now, known=known, served=served)),
     )
 
 

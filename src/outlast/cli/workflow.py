@@ -8,6 +8,7 @@ from outlast.cli import exits
 from outlast.cli.arguments import Arguments
 from outlast.cli.failing import error_lines
 from outlast.cli.filters import no_runs, runs_asked
+from outlast.cli.mistaken import told_apart
 from outlast.cli.printing import fields_text, json_line, mode_of, put, rows_text, table_text, talk, tells_none
 from outlast.cli.reach import Look, reached
 from outlast.cli.shapes import StepOut, WorkflowShown
@@ -132,7 +133,8 @@ async def look_at(arguments: Arguments, look: Look) -> int:
     """Print the run that is asked for, with ``watch`` until it has ended; return its exit code then."""
 
     async def once() -> tuple[Render, int | None]:
-        info = await look.workflow(arguments.id, arguments.run)
+        async with told_apart(look, arguments.id):
+            info = await look.workflow(arguments.id, arguments.run)
         events = await events_of(look, info)
         code = None if info.status is RunStatus.RUNNING else exits.of_status(info.status)
         return lambda now: _shown(arguments, info, events, now), code if arguments.watch else exits.DONE
@@ -172,7 +174,8 @@ def history(arguments: Arguments) -> int:
 async def _history(arguments: Arguments) -> int:
     following = arguments.first
     async with reached(arguments) as look:
-        info = await look.workflow(arguments.id, arguments.run)
+        async with told_apart(look, arguments.id):
+            info = await look.workflow(arguments.id, arguments.run)
         while True:
             events = await events_of(look, info, following) if following <= info.events else []
             for event in events:

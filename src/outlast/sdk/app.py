@@ -28,7 +28,7 @@ from outlast.sdk.handle import TaskHandle, WorkflowHandle
 from outlast.sdk.importing import refuse_start_at_import, user_place
 from outlast.sdk.include import Includes
 from outlast.sdk.lists import Tasks, Workflows
-from outlast.sdk.misuse import NotStarted, UnknownOption
+from outlast.sdk.misuse import Misuse, NotStarted, UnknownOption
 from outlast.sdk.namespaces import Namespaces
 from outlast.sdk.options import TaskDeclaration, WorkerOptions, WorkflowDeclaration, check_text, worker_options
 from outlast.sdk.portal import Portal, forked
@@ -162,15 +162,23 @@ class App:
         return self._declare_workflow(function, declared=options)
 
     def _declare_task(self, function: Callable[..., Any], *, declared: TaskDeclaration) -> Any:
-        declared_task = declare_task(function, home=self, declared=declared)
+        try:
+            declared_task = declare_task(function, home=self, declared=declared)
+        except Misuse as error:
+            raise error.with_traceback(
+                None
+            ) from error.__cause__  # the line that declares it is what is wrong, none of ours
         self.registry.add_task(declared_task)
         self._declared()
         return declared_task
 
     def _declare_workflow(self, function: Callable[..., Any], *, declared: WorkflowDeclaration) -> Any:
-        members = members_of(function) if isinstance(function, type) else None
-        run = function if members is None else members.run
-        declared_workflow = Workflow[..., Any](run, home=self, declared=declared, members=members)
+        try:
+            members = members_of(function) if isinstance(function, type) else None
+            run = function if members is None else members.run
+            declared_workflow = Workflow[..., Any](run, home=self, declared=declared, members=members)
+        except Misuse as error:
+            raise error.with_traceback(None) from error.__cause__  # as of a task
         self.registry.add_workflow(declared_workflow)
         self._declared()
         if members is None:
