@@ -341,7 +341,6 @@ def test_arguments_of_a_workflow_may_be_left_out_and_are_not_said_to_be_needed(o
         (["workflow", "signal", "t-done", "go"], "t-done is a task, not a workflow.", "outlast task show t-done"),
         (["workflow", "cancel", "t-done", "--dry-run"], "t-done is a task, not a workflow.", "outlast task show t-done"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )  # fmt: skip
 def test_an_id_of_the_other_kind_is_told_apart_from_none(
     kept: Path, outlast: Command, argv: list[str], fact: str, way: str

@@ -269,10 +269,10 @@ def test_a_row_is_in_doubt_while_the_engine_surely_remembers() -> None:
     [
         (REQUEST, b"\xc1"),
         (REQUEST, msgspec.msgpack.encode(["poll"])),
-        (REQUEST, b"\x91" * 5000),
+        (REQUEST, b"\x91" * 50_000),
         (SAID, b"{"),
         (SAID, b"{}"),
-        (SAID, b'{"kind":"task","id":"a","type":"t","input":' + b"[" * 5000 + b"]" * 5000 + b"}"),
+        (SAID, b'{"kind":"task","id":"a","type":"t","input":' + b"[" * 50_000 + b"]" * 50_000 + b"}"),
         (SAID, b'{"kind":"task","id":"a","type":"t","tags":{"a":"\\ud800"}}'),
         (SAID, b'{"kind":"task","id":"a","type":"t","input":[1]],"delay":1e999}'),
         ("later", b""),

@@ -1,5 +1,6 @@
 """Codecs: what is written is read again, by whoever has the keys; everybody else learns nothing but lengths."""
 
+import contextlib
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -174,7 +175,7 @@ def test_a_store_of_an_app_with_codecs_has_no_value_in_the_clear(tmp_path: Path)
         with pytest.raises(TaskError):
             charge.enqueue("visa-4242", cents=-1).result(timeout="10s")
 
-    with sqlite3.connect(path) as copy:
+    with contextlib.closing(sqlite3.connect(path)) as copy:
         copy.execute("pragma wal_checkpoint")
     assert b"visa-4242" not in path.read_bytes()
 
