@@ -69,10 +69,13 @@ class CountedFeed:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.reads = 0
+        self.ended = 0
 
     async def read_feed(self, namespace: str, *, after: Place, events_max: int, bytes_max: int) -> FeedFound:
         self.reads += 1
-        return await self.store.read_feed(namespace, after=after, events_max=events_max, bytes_max=bytes_max)
+        found = await self.store.read_feed(namespace, after=after, events_max=events_max, bytes_max=bytes_max)
+        self.ended += 1
+        return found
 
 
 def test_the_feed_tells_every_history_and_every_life_of_a_task_in_order() -> None:
@@ -248,7 +251,8 @@ def test_a_thousand_readers_at_one_place_cost_one_look_into_the_store() -> None:
             reads = [
                 asyncio.create_task(engine.feeds.wait("default", after=start, limit=100, wait=20)) for _ in range(1_000)
             ]
-            await asyncio.sleep(0.05)
+            while engine.feeds._count < len(reads) or counted.ended < counted.reads:  # noqa: ASYNC110 - nobody tells of readers
+                await asyncio.sleep(0.01)
             before = counted.reads
             await transport.call(a_task())
             pages = await asyncio.gather(*reads)

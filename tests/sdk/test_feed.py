@@ -9,6 +9,7 @@ import pytest
 from outlast import App, CommittedEvent
 from outlast.core.errors import Invalid, Unavailable
 from outlast.core.events import WorkflowExecutionCompleted
+from outlast.engine.inprocess import InProcessTransport
 from outlast.protocol.transport import FeedPage
 from outlast.sdk.feed import Follower
 from tests.sdk.apps import eventually
@@ -81,7 +82,9 @@ def test_an_iterator_that_follows_waits_for_what_comes(app: App) -> None:
 
     async def both() -> list[str]:
         following = asyncio.create_task(follow())
-        await asyncio.sleep(0.1)
+        transport = app.connect().transport
+        assert isinstance(transport, InProcessTransport)
+        await asyncio.to_thread(eventually, lambda: transport._engine.feeds._readers)  # "now" is a place from here on
         await note.aenqueue(1)
         return await asyncio.wait_for(following, 10)
 

@@ -20,6 +20,8 @@ from tests.store.cluster import Cluster
 from tests.store.kept import Kept
 from tests.store.rows import dedup, page, run_row, task_row
 
+COMMITS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+
 
 @pytest.fixture
 def url(cluster: Cluster) -> Generator[str]:
@@ -126,7 +128,10 @@ def test_a_commit_that_is_cancelled_on_the_way_is_in_doubt(owner: Kept, url: str
 
     async def cancelled() -> bool:
         commit = asyncio.ensure_future(owner.store.commit(owner.next_batch(run_row())))
-        await asyncio.sleep(0.2)
+        watch = await asyncpg.connect(url)
+        while not await watch.fetchval(COMMITS):  # noqa: ASYNC110 - the server tells nobody
+            await asyncio.sleep(0.01)
+        await watch.close()
         commit.cancel()
         try:
             await commit
