@@ -154,6 +154,21 @@ class FaultyStore:
         return await self.inner.named_blobs(digests)
 
 
+class CountedFeed:
+    """A feed whose reads are counted."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.reads = 0
+        self.ended = 0
+
+    async def read_feed(self, namespace: str, *, after: Place, events_max: int, bytes_max: int) -> FeedFound:
+        self.reads += 1
+        found = await self.store.read_feed(namespace, after=after, events_max=events_max, bytes_max=bytes_max)
+        self.ended += 1
+        return found
+
+
 @asynccontextmanager
 async def running(
     store: Store | None = None, blobs: BlobStore | None = None, **settings: Any

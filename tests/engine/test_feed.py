@@ -12,7 +12,6 @@ from outlast.core.admin import CreateNamespace, Forget
 from outlast.core.errors import Busy, Invalid
 from outlast.core.events import WorkflowExecutionSignaled
 from outlast.core.failure import Failure, FailureKind
-from outlast.core.feed import Place
 from outlast.core.inputs import CompleteTasks, Completion, EnqueueTasks, TaskFailed, TerminateWorkflow
 from outlast.core.replies import Work, WorkflowStarted
 from outlast.core.shard.config import ShardConfig
@@ -21,9 +20,8 @@ from outlast.engine.feed import WOKEN_AT_ONCE, Feeds
 from outlast.engine.inprocess import InProcessTransport
 from outlast.protocol.feed import NOW
 from outlast.protocol.transport import FeedEvent, FeedPage, Transport
-from outlast.store.base import FeedFound, Store
 from outlast.store.memory.tables import Tables
-from tests.engine.doubles import FaultyStore, a_poll, a_signal, a_start, a_task, done_with, run, running
+from tests.engine.doubles import CountedFeed, FaultyStore, a_poll, a_signal, a_start, a_task, done_with, run, running
 from tests.engine.places import new_place
 
 
@@ -61,21 +59,6 @@ def told_of_runs(events: list[FeedEvent]) -> dict[str, list[Any]]:
             history.append((event.at, event.event))
             assert event.event_id == len(history)
     return told
-
-
-class CountedFeed:
-    """A feed whose reads are counted."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.reads = 0
-        self.ended = 0
-
-    async def read_feed(self, namespace: str, *, after: Place, events_max: int, bytes_max: int) -> FeedFound:
-        self.reads += 1
-        found = await self.store.read_feed(namespace, after=after, events_max=events_max, bytes_max=bytes_max)
-        self.ended += 1
-        return found
 
 
 def test_the_feed_tells_every_history_and_every_life_of_a_task_in_order() -> None:
