@@ -12,7 +12,7 @@ from outlast.cli.unpolled import Wanted, tell_unpolled
 from outlast.core.admin import DescribeWorkers, WorkerInfo, WorkersInfo
 from outlast.core.errors import Denied
 from tests.cli.conftest import Command, rows
-from tests.end_to_end.processes import Program, command, serving
+from tests.end_to_end.processes import Program, command, serving, wait_until
 
 LOUD = Namespace(quiet=False)
 
@@ -103,6 +103,8 @@ def test_a_worker_says_that_it_waits_for_its_server_and_then_that_it_polls(kept:
         assert "polls" not in worker.out.read_text()
         with serving(kept, "--port", port):
             worker.until_said(f"worker for app.py polls {address}")
+            # Its first poll may be in a pause yet, since there was no server.
+            wait_until(lambda: command(kept, "worker", "list", "--server", address, "-q").stdout, worker.said)
             known = command(kept, "task", "enqueue", "resize", "--server", address)
             unknown = command(kept, "task", "enqueue", "rezise", "--server", address)
     finally:
