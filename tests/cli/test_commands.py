@@ -321,6 +321,23 @@ def test_a_verb_without_its_noun_is_told_the_nouns_that_have_it(outlast: Command
     assert f"Did you mean: {meant}?" in refused
 
 
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("workflow list --state open", "Did you mean --status?"),
+        ("task list --status failed", "Did you mean --state?"),
+        ("workflow list --where x", "Did you mean --query?"),
+        ("workflow list --stats open", "Did you mean --status?"),
+        ("workflow start order --input 3", "See outlast workflow start --help"),
+    ],
+)
+def test_an_unknown_option_is_told_the_one_that_is_meant(outlast: Command, typed: str, told: str) -> None:
+    code, _, refused = outlast(*typed.split())
+
+    assert code == 2
+    assert f"→ {told}\n" in refused
+
+
 def test_arguments_of_a_workflow_may_be_left_out_and_are_not_said_to_be_needed(outlast: Command) -> None:
     code, _, refused = outlast("workflow", "start")
 

@@ -26,6 +26,21 @@ MEANT: Final = {  # what other tools call it
     "logs": ("feed", "workflow history"),
     "demo": ("tour",),
 }
+MEANT_OPTIONS: Final = {  # likewise, the first that the command has
+    "--state": ("--status", "--query"),
+    "--status": ("--state", "--query"),
+    "--where": ("--query",),
+    "--filter": ("--query",),
+    "--url": ("--server", "--store"),
+    "--address": ("--server",),
+    "--host": ("--server",),
+    "--db": ("--store",),
+    "--database": ("--store",),
+    "--idempotency-key": ("--key",),
+    "--timeout": ("--run-timeout", "--wait"),
+    "--follow": ("--watch",),
+    "--format": ("--output",),
+}
 SCHEMA_FLAG: Final = "--json-schema"
 WORDS_MAX: Final = 2  # of a verb
 
@@ -142,7 +157,9 @@ def _nouns() -> set[str]:
 def _unknown(verb: Verb, parser: argparse.ArgumentParser, said: str) -> int:
     known = [name for action in parser._actions for name in action.option_strings]  # noqa: SLF001 - argparse has no other way
     name = said.partition("=")[0]
-    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    bare = {option.lstrip("-"): option for option in known}
+    meant = [option for option in MEANT_OPTIONS.get(name, ()) if option in known]
+    near = meant or [bare[word] for word in get_close_matches(name.lstrip("-"), bare, n=1)]
     what = "option" if said.startswith("-") else "argument"
     return exits.complain(
         "invalid_request",
