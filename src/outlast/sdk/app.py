@@ -22,7 +22,7 @@ from outlast.sdk.client import Client
 from outlast.sdk.context import TaskContext
 from outlast.sdk.converter import Converter
 from outlast.sdk.durations import Duration, seconds_of
-from outlast.sdk.engine import RunningEngine, StartEngine, find_engine, place_beside
+from outlast.sdk.engine import RunningEngine, StartEngine, find_engine, place_beside, rooted
 from outlast.sdk.feed import CommittedEvent, Follower
 from outlast.sdk.handle import TaskHandle, WorkflowHandle
 from outlast.sdk.importing import refuse_start_at_import, user_place
@@ -95,6 +95,7 @@ class App:
                 f"The store is {masked(str(self.store))!r}.",
                 remedy='Give "sqlite:///FILE", "postgresql://HOST/DATABASE", "memory:", or "http://HOST:PORT" of a server.',
             )
+        self.store = rooted(self.store)
         self.namespace = check_text("namespace", namespace, NAME_BYTES_MAX)
         self.converter = _converter(converter, codecs)
         self.registry = Registry()

@@ -57,3 +57,9 @@ def place_beside(file: str) -> str:
     """Return the address of outlast.db beside ``file``; in the current folder if that is no file (a prompt)."""
     folder = Path(file).resolve().parent if Path(file).is_file() else Path.cwd()
     return f"sqlite:///{folder / 'outlast.db'}"
+
+
+def rooted(address: str) -> str:
+    """Return ``address`` with its file named from the root: tasks may change the working directory of the process."""
+    file = address.removeprefix("sqlite:///")
+    return address if file == address or not file or file[0] == ":" else f"sqlite:///{Path(file).absolute()}"

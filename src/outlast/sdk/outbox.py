@@ -16,6 +16,7 @@ from outlast.protocol.addresses import masked
 from outlast.protocol.errors import refused
 from outlast.protocol.intake import Intake, hand_over
 from outlast.sdk.client import Client
+from outlast.sdk.engine import rooted
 from outlast.sdk.misuse import UnknownOption
 from outlast.sdk.outbox_sqlite import SqliteOutbox
 
@@ -51,7 +52,8 @@ class Outboxes:
             raise UnknownOption(
                 "bad_option", f"outboxes is the text {masked(addresses)!r}.", remedy="Give a list of addresses."
             )
-        self._addresses, self._namespace, self._store = tuple(addresses), namespace, store
+        self._addresses = tuple(rooted(item) if isinstance(item, str) else item for item in addresses)  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
+        self._namespace, self._store = namespace, store
         self._boxes = self._make()
         self._left: list[
             object

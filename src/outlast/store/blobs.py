@@ -35,7 +35,7 @@ class FileBlobStore:
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, owner: Callable[[], Awaitable[str]] | None = None) -> None:
-        self.folder = Path(folder)
+        self.folder = Path(folder).absolute()  # whatever becomes of the working directory
         self._ownership = (
             Ownership(str(folder), ours=owner, read=self._read_owner, keep=self._keep_owner) if owner else None
         )

@@ -128,8 +128,11 @@ def lock_path_of(database: str) -> str:
 
 
 def real_path(database: str) -> str:
-    """Return ``database``, or the file that it is a link to: by whichever name, a database has one lock and one log."""
-    return os.path.realpath(database) if os.path.islink(database) else database  # noqa: PTH114 - a text stays one
+    """Return ``database`` from the root, or the file that it is a link to: by whichever name, it has one lock and one log.
+
+    User code may change the working directory of the process: a file that is opened again must be the same one.
+    """
+    return os.path.realpath(database) if os.path.islink(database) else os.path.abspath(database)  # noqa: PTH100, PTH114 - a text stays one
 
 
 def read_holder(database: str) -> Holder | None:

@@ -63,12 +63,13 @@ class SqliteStore:
         checkpoint_pages: int = CHECKPOINT_PAGES,
     ) -> None:
         self.path = real_path(os.fspath(path))
+        self._shown = os.fspath(path)  # as its user calls it
         self.shard = shard
         self.reads_inline = not vfs
         self.intake: Intake | None = None  # a file has one writer, and that is the engine
         self.last_fault = ""
         """What went wrong with the last commit that was not DONE, in one line."""
-        self.lock = FileLock(self.path)
+        self.lock = FileLock(self._shown)
         self._synchronous = synchronous
         self._vfs = vfs
         self._allow_network_disk = allow_network_disk
@@ -219,7 +220,7 @@ class SqliteStore:
             finally:
                 connection.close()
         except apsw.Error as error:
-            raise opening.said(error, self.path) from error
+            raise opening.said(error, self._shown) from error
 
     # In the writer's thread.
 
@@ -233,7 +234,7 @@ class SqliteStore:
         try:
             self._open_connections(before)
         except apsw.Error as error:
-            raise opening.said(error, self.path) from error
+            raise opening.said(error, self._shown) from error
         self._opened, self._broken = True, ""
         self._place.note()
         self._note()
@@ -242,12 +243,12 @@ class SqliteStore:
         self._writer = connect(self.path, vfs=self._vfs, synchronous=self._synchronous)
         if not self._vfs:
             opening.check_pages(self._writer, self.path)
-        schema = opening.Schema(self._writer, self.path)
+        schema = opening.Schema(self._writer, self._shown)
         keep_copy = None if self._vfs else schema.keep_copy
         migrate(schema, migrations_in("outlast.store.sqlite"), keep_copy=keep_copy)
-        refuse(standing.read(self._writer), self.path, url=f"sqlite:///{self.path}")
+        refuse(standing.read(self._writer), self._shown, url=f"sqlite:///{self._shown}")
         self._read_position()
-        opening.check_position(before, incarnation=self._incarnation, number=self._number, path=self.path)
+        opening.check_position(before, incarnation=self._incarnation, number=self._number, path=self._shown)
         # What the last process left in the WAL is synced before anything is built on it, also after a failed fsync.
         self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._writer.set_wal_hook(self._wal_grew)
@@ -282,7 +283,7 @@ class SqliteStore:
                 self._writer.close()
         except apsw.Error as error:
             # Nothing acknowledged depends on closing: the WAL is read at the next start.
-            _log.warning("close_failed path=%s", self.path, exc_info=error)
+            _log.warning("close_failed path=%s", self._shown, exc_info=error)
         finally:
             self._reader = self._writer = self._checkpointer = None
             self._opened = False
@@ -298,7 +299,7 @@ class SqliteStore:
             writer.execute("COMMIT")
         except apsw.Error as error:
             self._break_on_failed_sync(error)
-            fault = opening.said(error, self.path, writer)
+            fault = opening.said(error, self._shown, writer)
             writing.roll_back(writer)
             raise fault from error
         except BaseException:
@@ -334,7 +335,7 @@ class SqliteStore:
             self._connection().execute(queries.RELEASE, (self.shard, fence.incarnation, fence.epoch))
         except apsw.Error as error:
             self._break_on_failed_sync(error)
-            raise opening.said(error, self.path) from error
+            raise opening.said(error, self._shown) from error
 
     def _commit(self, batch: Batch) -> CommitOutcome:
         if self._broken:
@@ -377,7 +378,7 @@ class SqliteStore:
         if now - self._logged_at >= FAULT_LOG_EVERY:
             self._logged_at = now
             say = "commit_failed outcome=%s number=%d path=%s error=%s"
-            facts = (outcome, batch.number, self.path, self.last_fault)
+            facts = (outcome, batch.number, self._shown, self.last_fault)
             if outcome in {CommitOutcome.FULL, CommitOutcome.LOCKED}:
                 _log.debug(say, *facts)  # the engine says it, and a trace would tell nothing more
             else:
@@ -387,13 +388,13 @@ class SqliteStore:
         if writing.is_failed_sync(error):
             # The system may forget pages that it failed to write and call the next fsync a success. Nothing may be
             # built on them; opening again reads what is there and writes it anew.
-            self._broken = f"The disk failed to sync {self.path}: {error}."
+            self._broken = f"The disk failed to sync {self._shown}: {error}."
 
     def _lost_its_place(self) -> bool:
         fault = "" if self._vfs else self._place.fault()
         if fault:
             self._broken = self.last_fault = fault
-            _log.error("store_moved path=%s fault=%s", self.path, fault)
+            _log.error("store_moved path=%s fault=%s", self._shown, fault)
         return bool(fault)
 
     def _forget_slice(self, after: tuple[str, str, str], before_period: int) -> tuple[int, tuple[str, str, str] | None]:
@@ -406,7 +407,7 @@ class SqliteStore:
                 writer.execute(queries.FORGET_DEDUP_REST, (*after, before_period))
         except apsw.Error as error:
             self._break_on_failed_sync(error)
-            raise opening.said(error, self.path) from error
+            raise opening.said(error, self._shown) from error
         return writer.changes(), end[0] if end else None
 
     def _forget_feed(self, namespace: str, *, before: int, through: int, rows_max: int) -> int:
@@ -415,7 +416,7 @@ class SqliteStore:
             return feed.forget_feed(writer, namespace, before=before, through=through, rows_max=rows_max)
         except apsw.Error as error:
             self._break_on_failed_sync(error)
-            raise opening.said(error, self.path, writer) from error
+            raise opening.said(error, self._shown, writer) from error
 
     def _wal_grew(self, _connection: object, _database: str, pages: int) -> int:
         self._wal_pages = pages
@@ -428,7 +429,7 @@ class SqliteStore:
             # What is in the WAL stays there and counts; only its size goes on growing until there is room again.
             self._break_on_failed_sync(error)
             known = writing.is_out_of_space(error, self._writer)
-            _log.warning("checkpoint_failed path=%s error=%s", self.path, error, exc_info=None if known else error)
+            _log.warning("checkpoint_failed path=%s error=%s", self._shown, error, exc_info=None if known else error)
 
     def _note(self) -> None:
         self._noted_at = time.monotonic_ns()
@@ -440,18 +441,18 @@ class SqliteStore:
 
     def _connection(self) -> Connection:
         if self._writer is None:
-            raise _closed(self.path)
+            raise _closed(self._shown)
         return self._writer
 
     async def _submit(self, work: Callable[[], _T]) -> _T:
         if self._thread is None:
-            raise _closed(self.path)
+            raise _closed(self._shown)
         return await self._thread.submit(work)
 
     async def _read(self, read: Callable[[Connection], _T]) -> _T:
         reader = self._reader
         if reader is None:
-            raise _closed(self.path)
+            raise _closed(self._shown)
         try:
             if self.reads_inline:
                 self._read_until = time.monotonic() + READ_SECONDS_MAX
@@ -464,7 +465,7 @@ class SqliteStore:
                 remedy="Narrow the list by type, workflow id, or a later place to begin at.",
             ) from error
         except apsw.Error as error:
-            raise opening.said(error, self.path) from error
+            raise opening.said(error, self._shown) from error
 
     def _read_is_too_long(self) -> bool:
         return time.monotonic() > self._read_until
