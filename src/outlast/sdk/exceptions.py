@@ -236,6 +236,12 @@ class SandboxViolation(HoldsRun):
     code = "sandbox_violation"
 
 
+class NeverAwaited(HoldsRun):
+    """Workflow code came to its end without having awaited what a verb returned: what it stands for was not done."""
+
+    code = "never_awaited"
+
+
 class UnsupportedHere(HoldsRun):
     """It cannot be done in this place; the remedy says what to write instead."""
 

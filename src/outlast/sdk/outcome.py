@@ -38,6 +38,8 @@ def closing_command(run: Verbs, main: Task) -> commands.Command:
         error = main.exception()
     if error is None:
         try:
+            if not run.replaying:
+                run.unawaited.refuse()
             result = main.result()
             payload = run.converter.to_payload(result, path="result", declared=run.definition.parameters.result)
         except Exception as bad:  # whatever a converter raises: the run is held, its result is not lost

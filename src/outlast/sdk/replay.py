@@ -137,7 +137,7 @@ class WorkflowRun(Verbs):
         # All that refers back to the run: it is freed now, and not when a collector looks, thousands of runs later.
         self._context, self._main = contextvars.Context(), None
         refers = (self.timers, self.activities, self.conditions, self.mailboxes, self.scheduled, self._signal_methods)
-        for held in refers:
+        for held in (*refers, self.unawaited):
             held.clear()
 
     # Cutting events into turns.

@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar, cast, overload
 from outlast.sdk.durations import Duration, seconds_of
 from outlast.sdk.errors import UnsupportedHere
 from outlast.sdk.runtime import current_runtime
+from outlast.sdk.unawaited import to_await
 
 T = TypeVar("T")
 
@@ -25,6 +26,7 @@ class Signal(Generic[T]):
         self.name = name
         self.type: Any = type
 
+    @to_await
     async def receive(self, timeout: Duration | None = None) -> T:
         """Return the next signal of this name, in order of arrival, waiting for it if there is none yet.
 

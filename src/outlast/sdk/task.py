@@ -28,6 +28,7 @@ from outlast.sdk.misuse import Blocked, Misuse, NotYet
 from outlast.sdk.options import TaskDeclaration, TaskUsing, task_options, unknown
 from outlast.sdk.registry import Owner
 from outlast.sdk.runtime import current_runtime
+from outlast.sdk.unawaited import to_await
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -126,6 +127,7 @@ class Task(Generic[P, R]):
         reply = client.ask(request, TaskEnqueuedReply, instead=f"{self.name}.aenqueue(…)")
         return self._handle(reply.task_id)
 
+    @to_await
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """As ``enqueue``, without blocking the loop. In workflow code: one that outlives the run."""
         if self._tx is not None:
@@ -160,6 +162,7 @@ class Task(Generic[P, R]):
             replies += client.ask(request, TasksEnqueued, instead=f"{self.name}.aenqueue_many(…)").items
         return self._handles(replies)
 
+    @to_await
     async def aenqueue_many(self, calls: Iterable[tuple[Any, ...]]) -> list[TaskHandle[R]]:
         """As ``enqueue_many``, without blocking the loop."""
         if self._tx is not None:
@@ -175,6 +178,7 @@ class Task(Generic[P, R]):
             replies += reply.items
         return self._handles(replies)
 
+    @to_await
     async def execute(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run it durably and return its result. In workflow code: as an activity of the run.
 

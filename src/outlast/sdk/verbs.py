@@ -27,6 +27,7 @@ from outlast.sdk.loop import Abandoned, TimerHandle, loop_of, timeout_of
 from outlast.sdk.matching import PATCH, REMEDY
 from outlast.sdk.operations import ActivityFuture, Condition, ContinueRequested, Mailbox, Received
 from outlast.sdk.options import check_text
+from outlast.sdk.unawaited import Unawaited
 
 LOGGER: Final = logging.getLogger("outlast.workflow")
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -78,6 +79,7 @@ class Verbs:
         "tags",
         "timers",
         "turn_events",
+        "unawaited",
         "violation",
         "watching",
         "workflow_id",
@@ -109,6 +111,7 @@ class Verbs:
         self.disposed = False
 
         self.loop = loop_of(self)
+        self.unawaited = Unawaited()
         self.issued: list[commands.Command | None] = []
         self.scheduled: list[ActivityFuture] = []  # by this turn
         self.started_timers: dict[str, int] = {}  # by this turn: id -> index in ``issued``
@@ -120,9 +123,7 @@ class Verbs:
         self.markers: list[MarkerRecorded] = []  # recorded by the turn that is replayed
         self.turn_events: Sequence[tuple[int, Any]] = ()
         self._ended_now: set[str | int] | None = None
-        self._activities_made = 0
-        self._timers_made = 0
-        self._detached_made = 0
+        self._activities_made = self._timers_made = self._detached_made = 0
         self._random: random.Random | None = None
         self._uuids: random.Random | None = None
         self._patches: dict[str, bool] = {}

@@ -15,6 +15,7 @@ from outlast.sdk.definition import TaskDefinition
 from outlast.sdk.durations import Duration, seconds_of
 from outlast.sdk.errors import UnsupportedHere
 from outlast.sdk.runtime import CURRENT
+from outlast.sdk.unawaited import to_await
 from outlast.sdk.verbs import EPOCH, LOGGER
 
 if TYPE_CHECKING:
@@ -94,11 +95,13 @@ def uuid() -> UUID:
     return cast("UUID", _run("uuid()").uuid())
 
 
+@to_await
 async def sleep(duration: Duration) -> None:
     """Wait ``duration`` by a durable timer that holds no worker; raises InvalidDuration if it is negative."""
     await _run("sleep(…)").sleep(seconds_of(duration, name="sleep"))
 
 
+@to_await
 async def wait_until(holds: Callable[[], object], timeout: Duration | None = None) -> None:
     """Wait until ``holds()`` is true; it is asked again after each event of the run.
 
@@ -108,6 +111,7 @@ async def wait_until(holds: Callable[[], object], timeout: Duration | None = Non
     await _run("wait_until(…)").wait_until(holds, None if timeout is None else seconds_of(timeout, name="timeout"))
 
 
+@to_await
 async def wait_for_signal(name: str, timeout: Duration | None = None, *, type: Any = Any) -> Any:
     """Return the next signal ``name``, in order of arrival; raises TimeoutError when ``timeout`` has passed first."""
     seconds = None if timeout is None else seconds_of(timeout, name="timeout")
@@ -161,6 +165,7 @@ def is_replaying() -> bool:
     return bool(_run("is_replaying()").replaying)
 
 
+@to_await
 async def execute_activity(task: Any, *args: Any, **kwargs: Any) -> Any:
     """Run ``task`` as an activity and return its result: what ``await task.execute(…)`` does.
 
