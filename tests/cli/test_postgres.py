@@ -99,6 +99,37 @@ def test_doctor_says_who_has_had_a_transaction_open_for_long(
     assert found() == []
 
 
+@pytest.mark.slow
+def test_an_engine_that_has_the_database_is_named_and_its_server_asked_for(
+    database: str, folder: Path, outlast: Command
+) -> None:
+    outlast("workflow", "start", "order", "--id", "order-7", "--store", database)
+    engine = start(database, serve=False)
+    try:
+        _, checkup, _ = outlast("doctor", "--store", database)
+        _, why, _ = outlast("why", "order-7", "--store", database)
+        asked = [
+            outlast(*argv, "--store", database)
+            for argv in (
+                ("worker", "list"),
+                ("workflow", "result", "order-7", "--wait", "1s"),
+                ("task", "enqueue", "mail"),
+            )
+        ]
+    finally:
+        engine.stop()
+    _, later, _ = outlast("doctor", "--store", database)
+
+    assert "has this store; it was not asked" in checkup
+    assert "--server URL" in checkup
+    assert "no engine" not in checkup
+    assert "none runs" not in why
+    for code, _, err in asked:
+        assert code != 0
+        assert "--server URL, or OUTLAST_SERVER" in err
+    assert "no engine is running" in later
+
+
 def test_migrate_finds_a_database_of_this_version_in_order(database: str, folder: Path, outlast: Command) -> None:
     code, out, _ = outlast("migrate", "--check", "--store", database)
 
@@ -115,13 +146,20 @@ def test_a_database_without_a_store_is_said_to_have_none(cluster: Cluster, folde
     assert "holds no store of Outlast" in err
 
 
-def test_a_password_in_an_address_is_never_shown(folder: Path, outlast: Command) -> None:
-    store = "postgresql://me:hush-hush@127.0.0.1:1/work"
+@pytest.mark.parametrize(
+    "store",
+    [
+        "postgresql://me:hush-hush@127.0.0.1:1/work",
+        "postgresql://me:a@hush-hush@127.0.0.1:1/work",
+        "postgresql://me@127.0.0.1:1/work?password=hush-hush",
+    ],
+)
+def test_a_password_in_an_address_is_never_shown(store: str, folder: Path, outlast: Command) -> None:
+    shows = [("config", "show"), ("config", "show", "--json"), ("task", "list"), ("doctor",)]
+    said = [outlast(*argv, "--store", store) for argv in shows]
 
-    said = [*outlast("config", "show", "--store", store), *outlast("task", "list", "--store", store)]
-
-    assert "hush" not in "".join(map(str, said))
-    assert "postgresql://me:***@127.0.0.1:1/work" in shown(store)
+    assert "hush" not in "".join(map(str, said)) + shown(store)
+    assert "***" in said[0][1]
 
 
 @pytest.mark.slow

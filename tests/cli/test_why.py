@@ -1,5 +1,6 @@
 """What `outlast why` and `outlast workflow show` make of what is known."""
 
+import os
 import re
 import subprocess
 import sys
@@ -68,6 +69,7 @@ def an_activity(**fields: Any) -> PendingActivity:
 def test_a_run_that_waits_for_a_signal_is_told_in_full(tmp_path: Path) -> None:
     source = tmp_path / "orders.py"
     source.write_text("def f():\n    approval = await approve.receive()\n")
+    os.utime(source, ns=(0, 0))
     info = a_run(why='signal "approve"', why_at=NOW + 3 * DAY, places={"signal:approve": f"{source}:2"})
     steps = [
         Step(5, "activity", "charge", "done", NOW, NOW + 300_000_000),
@@ -82,6 +84,10 @@ def test_a_run_that_waits_for_a_signal_is_told_in_full(tmp_path: Path) -> None:
     assert lines[2] == f"  at         {source}:2   approval = await approve.receive()"
     assert lines[3] == "  before     charge ✓ 300 ms   pack ×3 ✓ 1.1 s"
     assert lines[4] == "  helps      outlast workflow signal order-7 approve 'JSON'"
+    os.utime(source)
+    assert f"  at         {source}:2   (the file has changed since the run began)" in lines_of_workflow(
+        info, steps, now=NOW
+    )
 
 
 @pytest.mark.parametrize(

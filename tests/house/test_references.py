@@ -24,6 +24,13 @@ def test_whatever_can_be_imported_is_on_the_page_of_it() -> None:
     assert "\n### workflow.sleep\n" in page
 
 
+def test_whatever_a_program_may_catch_can_be_imported_from_the_package() -> None:
+    of_workers = {"HistoryGap", "WorkflowTaskFailure", "exception_of", "failure_of"}
+
+    assert {*errors.__all__} - of_workers <= {*outlast.__all__}
+    assert all(getattr(outlast, name) is getattr(errors, name) for name in {*errors.__all__} - of_workers)
+
+
 class Bare:
     """A class with a method that says nothing."""
 

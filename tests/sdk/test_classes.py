@@ -118,6 +118,19 @@ def test_what_a_signal_method_raises_holds_the_run_and_loses_nothing(mode: str) 
         stage.turn()
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_signal_that_does_not_fit_its_method_is_named_and_the_way_on_comes_before_the_end(mode: str) -> None:
+    stage = Stage(mode).start(CART, "ann")
+    stage.turn()
+    stage.signal("add", 7)
+
+    with pytest.raises(WorkflowTaskFailure, match="signal add: item cannot be read as str") as held:
+        stage.turn()
+
+    assert "the run then goes on" in held.value.failure.remedy
+    assert "without clean-up" in held.value.failure.remedy
+
+
 def test_signals_handed_on_by_the_run_before_come_first() -> None:
     carried = WorkflowExecutionSignaled(signal_name="add", input=(Payload("json/plain", b'"tea"'),))
     stage = Stage().start(CART, "ann", carried=(carried,))

@@ -302,3 +302,21 @@ def test_more_arguments_than_the_function_takes_now_are_not_readable() -> None:
 
     with pytest.raises(NotReadable, match=r"3 arguments were recorded; plain_function\(\) now takes 2"):
         CONVERTER.payloads_to_arguments(parameters_of(plain_function), written)
+
+
+def test_fewer_arguments_than_the_function_requires_now_are_not_readable() -> None:
+    with pytest.raises(NotReadable, match=r"0 arguments were recorded; plain_function\(\) requires 1; missing: order"):
+        CONVERTER.payloads_to_arguments(parameters_of(plain_function), ())
+
+
+def test_a_recorded_name_that_is_no_parameter_now_is_not_readable() -> None:
+    written = CONVERTER.arguments_to_payloads(parameters_of(other_names), (), {"size": 1})
+
+    with pytest.raises(NotReadable, match=r'"size" was recorded, which plain_function\(\) does not take'):
+        CONVERTER.payloads_to_arguments(
+            parameters_of(plain_function), (CONVERTER.to_payload("a", path="order"), *written)
+        )
+
+
+def other_names(*, size: int) -> None:
+    del size

@@ -142,7 +142,7 @@ def test_waiting_too_long_for_a_run_says_that_it_goes_on() -> None:
     app = faked_app(FakeEngine(), worker=False)
     flow = app.workflow(echo)
 
-    with app, pytest.raises(TimeoutError, match="it goes on"):
+    with app, pytest.raises(TimeoutError, match="it is still open"):
         flow.start("a").result(timeout="50ms")
 
 

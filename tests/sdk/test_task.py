@@ -238,7 +238,7 @@ def test_waiting_too_long_says_that_the_task_goes_on() -> None:
     app = faked_app(FakeEngine(), worker=False)
     added = app.task(add)
 
-    with app, pytest.raises(TimeoutError, match="it goes on"):
+    with app, pytest.raises(TimeoutError, match="it is still open"):
         added.enqueue(1).result(timeout="50ms")
 
 

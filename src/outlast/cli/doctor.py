@@ -10,7 +10,7 @@ from outlast.cli import exits
 from outlast.cli.arguments import Arguments
 from outlast.cli.given import sources
 from outlast.cli.printing import colours, json_line, mode_of, paint, put
-from outlast.cli.reach import Look, reached
+from outlast.cli.reach import NAME_SERVER, Look, reached
 from outlast.cli.shapes import FindingOut
 from outlast.cli.text import clean, span
 from outlast.cli.workflow import PAGE
@@ -193,6 +193,14 @@ async def _of_what_runs(arguments: Arguments) -> AsyncIterator[Finding]:
             took = span(int((time.monotonic() - began) * 1e9))
             if look.address:
                 yield Finding("server", "server", Level.OK, f"{look.address} answers, in {took}")
+            elif look.holder:
+                yield Finding(
+                    "server_elsewhere",
+                    "server",
+                    Level.NOTE,
+                    f"{look.holder} has this store; it was not asked",
+                    NAME_SERVER,
+                )
             else:
                 yield Finding(
                     "server_none", "server", Level.NOTE, "no engine is running on this store: nothing moves",

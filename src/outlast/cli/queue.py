@@ -5,11 +5,10 @@ from typing import Final
 
 from outlast.cli.arguments import Arguments
 from outlast.cli.printing import json_line, mode_of, rows_text, table_text, talk, tells_none
-from outlast.cli.reach import reached
+from outlast.cli.reach import needs_engine, reached
 from outlast.cli.text import ago, clean
 from outlast.cli.watching import STILL, Render, shown
 from outlast.core.admin import DescribeWorkers, WorkerInfo, WorkersInfo
-from outlast.core.errors import Unavailable
 from outlast.gateway.giving import queue_out, worker_out
 from outlast.protocol.transport import QueueInfo
 
@@ -89,8 +88,8 @@ def workers(arguments: Arguments) -> int:
 async def _workers(arguments: Arguments) -> int:
     async with reached(arguments) as look:
         if not look.address:
-            raise Unavailable(
-                "unavailable",
+            raise needs_engine(
+                look,
                 "No engine is running on this store, and only an engine knows who polls it.",
                 remedy="Start one: outlast dev app.py, or outlast serve.",
             )

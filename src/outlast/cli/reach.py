@@ -34,12 +34,17 @@ if TYPE_CHECKING:
 
 REACH_WITHIN: Final = 5.0  # seconds: somebody waits at a terminal
 LOOK_EVERY: Final = 0.5  # seconds between looks into a file for what a feed has new
+NAME_SERVER: Final = "Name its server: --server URL, or OUTLAST_SERVER."
 
 
 class Look(Protocol):
-    """What the commands read. ``address`` is where the engine is reached; empty when the file is read directly."""
+    """What the commands read. ``address`` is where the engine is reached; empty when the store is read directly.
+
+    ``holder`` is then the engine that has the store, if one does.
+    """
 
     address: str
+    holder: str
 
     async def workflow(self, workflow_id: str, run_id: str = "") -> WorkflowInfo: ...
 
@@ -75,6 +80,7 @@ class Remote:
         self._transport = transport
         self._opener = opener
         self.address = address
+        self.holder = ""
 
     async def workflow(self, workflow_id: str, run_id: str = "") -> WorkflowInfo:
         """Describe a run."""
@@ -137,6 +143,7 @@ class Direct:
         from outlast.engine.reading import Reader
 
         self.address = ""
+        self.holder = opened.holder
         self._shown = opened.shown
         self._opener = opener
         self._store = opened.store
@@ -202,11 +209,18 @@ class Direct:
     async def send(self, request: Request, *, wait: float | None = REACH_WITHIN) -> Reply:
         """Refuse: what is sent is for an engine."""
         del request, wait  # refused whatever it is
-        raise Unavailable(
-            "unavailable",
+        raise needs_engine(
+            self,
             f"No engine is running on {self._shown}, and this needs one.",
             remedy="Start one, with a worker where code is to run: outlast dev app.py, or the program that has the store.",
         )
+
+
+def needs_engine(look: Look, fact: str, *, remedy: str) -> Unavailable:
+    """Return ``fact`` as an error, or where an engine has the store that its server is to be named."""
+    if look.holder:
+        fact, remedy = f"{look.holder} has the store, and this needs that engine.", NAME_SERVER
+    return Unavailable("unavailable", fact, remedy=remedy)
 
 
 def _now() -> int:

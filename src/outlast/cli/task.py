@@ -111,7 +111,7 @@ async def look_at(arguments: Arguments, look: Look) -> int:
             info = await look.task(arguments.id)
         attempts = await look.attempts(arguments.id)
         code = None if is_open(info) else exits.of_state(info.state)
-        served = bool(look.address)
+        served = bool(look.address or look.holder)
         return lambda now: _shown(
             arguments, info, attempts, now, served=served
         ), code if arguments.watch else exits.DONE

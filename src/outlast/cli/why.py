@@ -3,6 +3,7 @@
 import asyncio
 import linecache
 from collections import Counter
+from pathlib import Path
 from typing import Final, overload
 
 import msgspec
@@ -46,7 +47,7 @@ async def _why(arguments: Arguments) -> int:
             steps = await _steps(look, info) if isinstance(info, WorkflowInfo) else []
             ended = not arguments.watch or not is_open(info)
             return lambda now: _told(
-                arguments, why_out(info, steps, now=now, known=known, served=bool(look.address))
+                arguments, why_out(info, steps, now=now, known=known, served=bool(look.address or look.holder))
             ), exits.DONE if ended else None
 
         return await shown(arguments, once)
@@ -114,7 +115,9 @@ def lines_of_workflow(
         return lines + _before(steps)
     lines.append(line("waits for", waits_for(info, now=now)))
     lines += [] if served else [line("engine", NO_ENGINE)]
-    lines += [line("at", _code_at(place)) for place in sorted(set((info.places or {}).values()))[:3] if place]
+    lines += [
+        line("at", _code_at(place, info.started_at)) for place in sorted(set((info.places or {}).values()))[:3] if place
+    ]
     lines += _last_errors(info)
     if info.warning:
         lines.append(line("warning", info.warning))
@@ -328,8 +331,11 @@ def _last_errors(info: WorkflowInfo) -> list[str]:
     return said
 
 
-def _code_at(place: str) -> str:
+def _code_at(place: str, since: int) -> str:
+    """Return ``place`` with the line that stands there, unless the file was written after ``since``: it may be another."""
     file, _, number = place.rpartition(":")
+    if file and Path(file).is_file() and Path(file).stat().st_mtime_ns > since:
+        return f"{place}   (the file has changed since the run began)"
     source = linecache.getline(file, int(number)).strip() if file and number.isdigit() else ""
     return f"{place}   {source}" if source else place
 

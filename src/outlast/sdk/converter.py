@@ -38,6 +38,10 @@ KWARGS: Final = {"kwargs": b"1"}
 Stored = TypeVar("Stored")
 
 CUT_AT: Final = 120  # characters of a value shown in an error
+UNFIT: Final = (
+    "If the call was wrong, end it and call anew. If the code has changed, keep the parameters that recorded calls have, or "
+    "add a new function beside this one."
+)
 
 BINARY: Final = (Any, object, bytes, bytearray, memoryview)
 CONTAINERS: Final = (dict, list, tuple, set, frozenset)
@@ -198,14 +202,15 @@ class Converter:
                 raise _with_schemas(error, payloads[-1], "the signature", now) from None
             payloads = payloads[:-1]
         names = parameters.names if not parameters.keyword_only else _positional(parameters)
+        if len(payloads) + len(named) < parameters.required or (named and not parameters.variadic):
+            _refuse_unfit(parameters, names[: len(payloads)], named)
         if len(payloads) == 1 and len(names) == 1:
             return (self.from_payload(payloads[0], parameters.types[0], path=names[0]),), named
         if len(payloads) > len(names) and not parameters.variadic:
             raise NotReadable(
                 f"{len(payloads)} arguments were recorded; {parameters.function} now takes {len(names)}.",
                 path="arguments",
-                remedy="If the call was wrong, end it and call anew. If the code has changed, keep the parameters that recorded "
-                "calls have, or add a new function beside this one.",
+                remedy=UNFIT,
             )
         args = [
             self.from_payload(
@@ -216,6 +221,27 @@ class Converter:
             for place, payload in enumerate(payloads)
         ]
         return tuple(args), named
+
+
+def _refuse_unfit(parameters: Parameters, placed: Sequence[str], named: dict[str, Any]) -> None:
+    """Raise NotReadable when recorded arguments lack a parameter, or have a name that is none."""
+    strange = [name for name in named if name not in parameters.names or name in placed]
+    if strange and not parameters.variadic:
+        raise NotReadable(
+            f'An argument "{strange[0]}" was recorded, which {parameters.function} does not take; '
+            f"it takes {', '.join(parameters.names) or 'none'}.",
+            path=strange[0],
+            remedy=UNFIT,
+        )
+    given = {*placed, *named}
+    if sum(name in given for name in parameters.names) < parameters.required:
+        left = [name for name in parameters.names if name not in given]
+        raise NotReadable(
+            f"{len(given)} arguments were recorded; {parameters.function} requires {parameters.required}; "
+            f"missing: {', '.join(left)}.",
+            path="arguments",
+            remedy=UNFIT,
+        )
 
 
 def _bytes_as(data: bytes, type_: Any, path: str) -> bytes | bytearray:

@@ -492,4 +492,8 @@ def workflow_wait(ids: tuple[str, str]) -> AwaitWorkflow:
 def _late(error: Refusal | TimeoutError, what: str, limit: float | None) -> Exception:
     if isinstance(error, Refusal) and error.code != "timeout":
         return error
-    return TimeoutError(f"{what} has not ended within {limit:g} s; it goes on." if limit is not None else str(error))
+    return TimeoutError(
+        f"{what} has not ended within {limit:g} s; it is still open; outlast why says what it waits for."
+        if limit is not None
+        else str(error)
+    )

@@ -16,7 +16,7 @@ import msgspec
 from outlast.core import commands, events
 from outlast.core.payload import Payloads
 from outlast.core.replies import WorkflowTask
-from outlast.sdk import guard
+from outlast.sdk import guard, signals
 from outlast.sdk.classes import no_query
 from outlast.sdk.converter import Converter
 from outlast.sdk.definition import WorkflowDefinition
@@ -386,7 +386,7 @@ class WorkflowRun(Verbs):
         """Call the method of a signal. What it raises holds the run: the signal is not lost, better code takes it."""
         method = self.definition.signals[event.signal_name]
         try:
-            args, kwargs = self.converter.payloads_to_arguments(method.parameters, event.input)
+            args, kwargs = signals.arguments_of(self.converter, event.signal_name, event.input, method.parameters)
             waits = method.function(self.instance, *args, **kwargs)
             if waits is not None and inspect.isawaitable(waits):
                 await waits

@@ -3,8 +3,11 @@
 import builtins
 from typing import Any, Generic, TypeVar, cast, overload
 
+from outlast.core.payload import Payloads
+from outlast.sdk.converter import Converter
+from outlast.sdk.definition import Parameters
 from outlast.sdk.durations import Duration, seconds_of
-from outlast.sdk.errors import UnsupportedHere
+from outlast.sdk.errors import NotReadable, UnsupportedHere
 from outlast.sdk.runtime import current_runtime
 from outlast.sdk.unawaited import to_await
 
@@ -44,3 +47,36 @@ class Signal(Generic[T]):
 
     def __repr__(self) -> str:
         return f"Signal({self.name!r})"
+
+
+def value_of(converter: Converter, name: str, input: Payloads, type: Any) -> Any:
+    """Return what a signal brought, None for nothing. Raises NotReadable, which says how its run goes on."""
+    if not input:
+        return None
+    try:
+        return converter.from_payload(input[0], type, path=f"signal {name}")
+    except NotReadable as error:
+        raise of_signal(error, name, "receives again after NotReadable") from None
+
+
+def arguments_of(
+    converter: Converter, name: str, input: Payloads, parameters: Parameters
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return what a signal brought as the arguments of its method. Raises NotReadable as ``value_of`` does."""
+    try:
+        return converter.payloads_to_arguments(parameters, input)
+    except NotReadable as error:
+        raise of_signal(error, name, "has a wider type there") from None
+
+
+def of_signal(error: NotReadable, name: str, way_out: str) -> NotReadable:
+    """Return ``error`` as that of the signal ``name``: its run has done work, so to end it is the last way out."""
+    if error.code != NotReadable.code:
+        return error
+    fact = error.fact if error.fact.startswith("signal ") else f"signal {name}: {error.fact}"
+    return NotReadable(
+        fact,
+        path=error.path,
+        remedy=f"Start a worker whose code {way_out}, or takes the old form too: the run then goes on. "
+        "outlast workflow terminate ends it where it stands, without clean-up.",
+    )

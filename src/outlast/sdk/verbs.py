@@ -27,6 +27,7 @@ from outlast.sdk.loop import Abandoned, TimerHandle, loop_of, timeout_of
 from outlast.sdk.matching import PATCH, REMEDY
 from outlast.sdk.operations import ActivityFuture, Condition, ContinueRequested, Mailbox, Received
 from outlast.sdk.options import check_text
+from outlast.sdk.signals import value_of
 from outlast.sdk.unawaited import Unawaited
 
 LOGGER: Final = logging.getLogger("outlast.workflow")
@@ -321,8 +322,7 @@ class Verbs:
                 await self._wait_turn(mailbox)
         received = mailbox.signals.popleft()
         mailbox.wake()
-        payloads = received.event.input
-        return self.converter.from_payload(payloads[0], type, path=f"signal {name}") if payloads else None
+        return value_of(self.converter, name, received.event.input, type)
 
     async def _wait_turn(self, mailbox: Mailbox) -> None:
         waiter = self.loop.create_future()

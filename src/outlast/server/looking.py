@@ -55,6 +55,8 @@ class Opened:
     shown: str
     refused: StoreError | None = None
     """Why it may not be worked on: its work was moved, or it is a backup."""
+    holder: str = ""
+    """The engine that has it, where only its name is known and not where it is reached."""
 
 
 @asynccontextmanager
@@ -66,7 +68,7 @@ async def looked_into(url: str, place: BlobPlace = BESIDE) -> AsyncGenerator[Ope
         try:
             shown = store.address.shown
             refused = refusal_of(store.standing, shown, url=shown) if store.standing else None
-            yield Opened(store, blobs_of_database(store, place), shown, refused)
+            yield Opened(store, blobs_of_database(store, place), shown, refused, store.holder)
         finally:
             await store.close()
         return

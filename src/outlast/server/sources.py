@@ -1,7 +1,6 @@
 """Where a setting's value comes from: flag, environment, file, default, in this order; and that it can say so."""
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from outlast.core.errors import Invalid, NotFound
+from outlast.protocol.addresses import masked
 
 PREFIX: Final = "OUTLAST_"
 PROFILE_VARIABLE: Final = "OUTLAST_PROFILE"
@@ -18,7 +18,6 @@ OWN_FILE: Final = "outlast.toml"
 PROJECT_FILE: Final = "pyproject.toml"
 FILE_BYTES_MAX: Final = 1024 * 1024  # settings are written by people
 MASK: Final = "********"
-PASSWORD: Final = re.compile(r"(://[^/@:]*):[^@]*@")  # in an address
 
 
 class Shape(StrEnum):
@@ -68,7 +67,7 @@ class SettingValue:
     def shown(self) -> str:
         """The text for people: a secret is not shown, nor what might be one."""
         hidden = self.setting.secret or (self.setting.prefixes and not self.text.startswith(self.setting.prefixes))
-        return MASK if hidden and self.text else PASSWORD.sub(rf"\1:{MASK}@", self.text)
+        return MASK if hidden and self.text else masked(self.text)
 
 
 @dataclass(frozen=True, slots=True)

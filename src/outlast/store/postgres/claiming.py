@@ -22,6 +22,10 @@ _LOCK: Final = f"SELECT pg_advisory_xact_lock({LOCK}, $1::integer + 1)"
 _READ: Final = (
     "SELECT incarnation, epoch, owner, lease_until, last_number, last_at FROM outlast.shards WHERE shard = $1"
 )
+_HOLDER: Final = """
+    SELECT owner FROM outlast.shards
+    WHERE shard = $1 AND lease_until > (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint
+"""
 _END_OTHERS: Final = f"""
     SELECT pg_terminate_backend(pid, {END_MILLISECONDS}) FROM pg_stat_activity
     WHERE datname = current_database() AND application_name = $1 AND pid <> pg_backend_pid() AND usename = current_user
@@ -107,6 +111,11 @@ async def release(session: Session, shard: int, fence: Fence) -> str:
     return await session.fetchval(_RELEASE, shard, fence.incarnation, fence.epoch) or ""
 
 
+async def holder_of(session: Session, shard: int) -> str:
+    """Return whose lease on the shard runs by the database's clock, "" for nobody's."""
+    return unescaped(await session.fetchval(_HOLDER, shard) or "")
+
+
 def _refuse_leased(row: Any, shard: int, owner: str, now: int) -> None:
     if row is None:
         raise StoreError(
@@ -119,7 +128,7 @@ def _refuse_leased(row: Any, shard: int, owner: str, now: int) -> None:
         raise StoreError(
             "not_owner",
             f"Shard {shard} is held by {holder} for another {(until - now) / SECOND:.1f} s.",
-            remedy="Wait until its lease has ended, or stop that engine.",
+            remedy="Name the server of that engine: --server URL, or OUTLAST_SERVER. If it has died, its lease ends.",
         )
 
 

@@ -50,6 +50,8 @@ class PostgresStore:
         """What the last session found; ``weak`` is to be shown to people."""
         self.standing: Standing | None = None
         """Why it may not be worked on, as far as ``open_to_look`` has seen."""
+        self.holder = ""
+        """Whose engine has the shard, as ``open_to_look`` has seen; "" for nobody's."""
         self._allow_weak = allow_weak or self.address.allow_weak
         self._readers: Readers | None = None
         self._tenders: Readers | None = None  # forgets what is over, beside the owner's session
@@ -103,6 +105,7 @@ class PostgresStore:
             if max(found, default=0) == opening.schema_known():
                 self.standing = await standing.read(opened.session)
                 refuse_half(self.standing, self.address.shown, url=self.address.shown)
+                self.holder = await claiming.holder_of(opened.session, self.shard)
         except FAILURES as error:
             raise said(error, self.address) from error
         finally:
