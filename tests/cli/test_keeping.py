@@ -49,6 +49,18 @@ def test_a_backup_is_read_and_not_worked_on(kept: Path, outlast: Command) -> Non
     assert "outlast restore monday.db" in err
 
 
+def test_a_backup_that_is_missing_or_damaged_is_said_to_be_the_backup(kept: Path, outlast: Command) -> None:
+    outlast("backup", "monday.db")
+    (kept / "cut.db").write_bytes((kept / "monday.db").read_bytes()[:9_000])
+
+    missing = outlast("restore", "nofile.db", "--store", "sqlite:///new.db")
+    damaged = outlast("restore", "cut.db", "--store", "sqlite:///new.db")
+
+    assert "There is no backup at nofile.db." in missing[2]
+    assert "Take another backup; the store is as it was." in damaged[2]
+    assert (missing[0] != 0, damaged[0] != 0, (kept / "new.db").exists()) == (True, True, False)
+
+
 def test_work_is_moved_and_taken_back(kept: Path, outlast: Command) -> None:
     code, out, _ = outlast("move", "sqlite:///outlast.db", "sqlite:///new.db", "--dry-run")
     assert code == 0

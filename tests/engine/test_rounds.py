@@ -9,6 +9,7 @@ from outlast.core.writes import Batch, CommitOutcome
 from outlast.engine import frontend
 from outlast.engine.rounds import PERIODS, Rounds
 from outlast.engine.shard import shell
+from outlast.store.base import StoreError
 from outlast.store.memory.store import MemoryStore
 from tests.engine.doubles import a_task, run, running
 
@@ -41,6 +42,32 @@ def test_a_round_that_failed_is_begun_anew(caplog: pytest.LogCaptureFixture) -> 
         run(work)
     assert "the round r failed" in caplog.text
     assert "no luck" in caplog.text
+
+
+def test_a_store_that_is_away_is_one_line_in_the_log_however_often_it_is_asked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def work() -> None:
+        over, calls = asyncio.Event(), list[int]()
+
+        async def away() -> None:
+            calls.append(1)
+            if len(calls) < 10:
+                raise StoreError("unavailable", "It cannot be reached.", remedy="Look at the network.")
+            if len(calls) > 11:
+                over.set()
+
+        task = asyncio.create_task(Rounds("r", away, every=0.001).run())
+        await _until(over)
+        await _cancel(task)
+
+    with caplog.at_level(logging.INFO, "outlast.engine"):
+        run(work)
+    assert [record.getMessage() for record in caplog.records] == [
+        "the round r failed and is tried again: It cannot be reached. Look at the network.",
+        "the round r works again",
+    ]
+    assert caplog.records[0].exc_info is None
 
 
 def test_a_round_that_hangs_is_cut_off_and_begun_anew(caplog: pytest.LogCaptureFixture) -> None:

@@ -80,6 +80,45 @@ def test_an_address_that_cannot_be_read_is_refused_without_repeating_it(url: str
     assert "hush" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        ("postgresql://me:hush@h:5433/work", "postgresql://me@h:5433/work"),
+        ("postgres://me@/work?host=/run/pg&port=5433", "postgresql://me@/work?host=/run/pg&port=5433"),
+        ("postgresql:///work?host=a,b&password=hush&sslmode=require", "postgresql:///work?host=a,b&sslmode=require"),
+        ("postgresql://h/work?allow_weak_durability=yes", "postgresql://h/work?allow_weak_durability=yes"),
+    ],
+)
+def test_an_address_is_named_so_that_a_command_takes_it_and_without_its_secrets(url: str, named: str) -> None:
+    found = address_of(url)
+
+    assert found.named == named
+    assert address_of(named).named == named
+    assert "hush" not in found.named + found.shown
+
+
+@pytest.mark.parametrize("option", ["nonsense=1", "sslmode=bogus"])
+def test_an_option_that_is_not_right_is_a_fault_of_the_address(option: str, cluster: Cluster, empty: str) -> None:
+    found = refusal(f"{cluster.url(empty)}&{option}")
+
+    assert (found.code, "has an option that is not right" in found.fact) == ("invalid_request", True)
+
+
+def test_a_store_that_could_not_be_opened_tells_readers_why() -> None:
+    async def asked() -> tuple[StoreError, StoreError]:
+        store = PostgresStore("postgresql://me@127.0.0.1:1/work")
+        with pytest.raises(StoreError) as opening:
+            await store.open()
+        with pytest.raises(StoreError) as reading:
+            await store.read_namespaces()
+        return opening.value, reading.value
+
+    opening, reading = asyncio.run(asked())
+
+    assert reading.fact == opening.fact
+    assert "cannot be reached" in reading.fact
+
+
 def test_an_encoding_that_cannot_hold_every_text_is_refused(cluster: Cluster) -> None:
     cluster.run("CREATE DATABASE old_texts ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
     try:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final
 
+from outlast.store.base import StoreError
+
 LOG: Final = logging.getLogger("outlast.engine")
 
 PERIODS: Final = 3  # without a sign of life for so many periods, a round is held to hang
@@ -41,18 +43,30 @@ class Rounds:
             try:
                 async with asyncio.timeout(self._hangs_after()) as self._bound:
                     await self.work()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - whatever a round raises, it is begun anew
                 if isinstance(error, TimeoutError) and self._bound is not None and self._bound.expired():
                     LOG.error("the round %s hung for %g s and is begun anew", self.name, self._hangs_after())  # noqa: TRY400
                 else:
-                    LOG.exception("the round %s failed and is begun anew in %g s", self.name, pause)
-                    self.alive_at = monotonic()  # it goes round, if to no end
-                    self.failing = f"The round {self.name} of the engine failed: {type(error).__name__}. See the log."
+                    self._failed(error, pause)
             else:
                 self.alive_at = monotonic()
+                if self.failing:
+                    LOG.info("the round %s works again", self.name)
                 self.failing = ""
             finally:
                 self._bound = None
+
+    def _failed(self, error: Exception, pause: float) -> None:
+        self.alive_at = monotonic()  # it goes round, if to no end
+        failing = f"The round {self.name} of the engine failed: {type(error).__name__}. See the log."
+        if isinstance(error, StoreError):
+            # The store is away or refuses, which is known and lasts: one line until it is another thing, or works again.
+            failing = f"The round {self.name} of the engine failed: {error.fact}"
+            if failing != self.failing:
+                LOG.warning("the round %s failed and is tried again: %s %s", self.name, error.fact, error.remedy)
+        else:
+            LOG.error("the round %s failed and is begun anew in %g s", self.name, pause, exc_info=error)
+        self.failing = failing
 
     def call(self) -> None:
         """Have the next round begin soon."""

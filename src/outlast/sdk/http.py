@@ -222,6 +222,8 @@ class HttpTransport:
                 if self._on_lost is not None:
                     await self._on_lost()
                 if loop.time() + pause >= ends:
+                    if isinstance(error, Lost) and error.refused is not None:
+                        raise exception_of(error.refused) from error
                     raise Unavailable(
                         "timeout", f"{self.address} does not answer: {error}.", remedy=NOT_THERE
                     ) from error

@@ -40,7 +40,9 @@ OK: Final = 200
 
 
 class Lost(Exception):
-    """The answer was lost, or the server could not be reached: send it again."""
+    """The answer was lost, or the server could not be reached: send it again. ``refused`` is the answer that came instead."""
+
+    refused: Refused | None = None
 
 
 class LineCall:
@@ -121,7 +123,9 @@ class Line:
         refused = decode_reply_or_lose(body)
         if isinstance(refused, Refused) and not refused.retryable:
             raise exception_of(refused)
-        raise Lost(refused.fact if isinstance(refused, Refused) else f"status {status}")
+        lost = Lost(refused.fact if isinstance(refused, Refused) else f"status {status}")
+        lost.refused = refused if isinstance(refused, Refused) else None
+        raise lost
 
     def _flush_soon(self) -> None:
         if not self._flushing:

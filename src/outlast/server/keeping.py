@@ -244,6 +244,19 @@ def _fencing(step: int) -> Change:
 
 async def _opened(file: str, folder: str) -> WholeStore:
     """Return the backup for reading; one of an older schema is brought to the newest in a copy below ``folder``."""
+    if not await asyncio.to_thread(os.path.isfile, file):
+        raise NotFound(
+            "store_not_found", f"There is no backup at {file}.", remedy="Name a file that outlast backup has written."
+        )
+    try:
+        return await _looked_at(file, folder)
+    except StoreError as error:
+        if error.code != "store_damaged":
+            raise
+        raise StoreError(error.code, error.fact, remedy="Take another backup; the store is as it was.") from error
+
+
+async def _looked_at(file: str, folder: str) -> WholeStore:
     from outlast.server.looking import schema_known, schema_of
     from outlast.store.sqlite.whole import SqliteWhole, migrate_copy
 

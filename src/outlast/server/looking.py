@@ -67,7 +67,7 @@ async def looked_into(url: str, place: BlobPlace = BESIDE) -> AsyncGenerator[Ope
         await store.open_to_look()
         try:
             shown = store.address.shown
-            refused = refusal_of(store.standing, shown, url=shown) if store.standing else None
+            refused = refusal_of(store.standing, shown, url=store.address.named) if store.standing else None
             yield Opened(store, blobs_of_database(store, place), shown, refused, store.holder)
         finally:
             await store.close()

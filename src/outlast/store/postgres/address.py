@@ -10,18 +10,20 @@ from outlast.store.base import StoreError
 SCHEMES: Final = frozenset({"postgres", "postgresql"})
 FORM: Final = "Write postgresql://USER@HOST:PORT/DATABASE; a password goes into PGPASSWORD, ~/.pgpass or the address."
 WEAK: Final = "allow_weak_durability"  # an option of the address that is ours, not the driver's
+_SECRET_NAME: Final = re.compile(r"(?i)pass|secret|token|credential|sslkey")
 _SECRET: Final = re.compile(r"(?i)(password|passfile|sslpassword)=[^&\s]*")
 
 
 @dataclass(slots=True, frozen=True)
 class Address:
-    """``url`` is for the driver alone; ``shown`` is what people and logs may see.
+    """``url`` is for the driver alone; ``shown`` is what people and logs may see, ``named`` what they can give to a command.
 
     ``allow_weak``: the address says ``allow_weak_durability=yes``.
     """
 
     url: str
     shown: str
+    named: str
     database: str
     allow_weak: bool = False
 
@@ -42,9 +44,12 @@ def address_of(url: str) -> Address:
     host = host or options.get("host", "")
     place = f"{host}:{port}" if port else host
     user = f"{unquote(parts.username)}@" if parts.username else ""
+    kept = urlencode({name: text for name, text in options.items() if not _SECRET_NAME.search(name)}, safe="/,:")
+    login = f"{parts.username}@" if parts.username else ""
+    named = f"postgresql://{login}{parts.netloc.rpartition('@')[2]}{parts.path}{f'?{kept}' if kept else ''}"
     allow_weak = options.pop(WEAK, "").lower() in {"yes", "true", "on", "1"}
     known = urlunsplit(parts._replace(query=urlencode(options)))
-    return Address(known, f"postgresql://{user}{place}/{database}", database, allow_weak)
+    return Address(known, f"postgresql://{user}{place}/{database}", named, database, allow_weak)
 
 
 def without_secrets(text: str, address: Address) -> str:

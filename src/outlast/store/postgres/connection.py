@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
+from asyncpg.exceptions import ClientConfigurationError, TargetServerAttributeNotMatched
 
 from outlast.store.base import StoreError
-from outlast.store.postgres.address import Address, without_secrets
+from outlast.store.postgres.address import FORM, Address, without_secrets
 
 OLDEST_VERSION: Final = 140_000  # as PostgreSQL numbers them
 CONNECT_SECONDS: Final = 10.0
@@ -22,6 +23,10 @@ LOCK_MILLISECONDS: Final = 5_000  # how long a statement waits for a lock of som
 READ_MILLISECONDS: Final = 30_000  # of one read
 SEND_BYTES: Final = 4 * 1024 * 1024  # that may wait in the system: a batch of some 6,000 starts
 STATEMENTS_KEPT: Final = 100  # prepared, per session; those that were not used for longest are dropped
+TAKES_WRITES: Final = (
+    "Name the primary, of several hosts by ?host=A,B&port=5432,5432&target_session_attrs=read-write. "
+    "Or, if it is the user's setting: ALTER ROLE … RESET default_transaction_read_only."
+)
 IDLE_MILLISECONDS: Final = 30_000  # of a claim that is not finished: it holds the lock of the shard's row
 
 FAILURES: Final = (  # what a session raises; the third when it was ended in the middle of an exchange
@@ -175,7 +180,7 @@ async def _examine(session: Session, address: Address, *, allow_weak: bool) -> S
         raise StoreError(
             "unavailable",
             f"{address.shown} can be read only: it is a standby, or its default is read-only transactions.",
-            remedy="Name the primary, or add target_session_attrs=read-write to the address.",
+            remedy=TAKES_WRITES,
         )
     weak = _weak(found)
     if weak and not allow_weak:
@@ -221,7 +226,7 @@ def said(error: BaseException, address: Address) -> StoreError:
             return StoreError(
                 "unavailable",
                 f"There is no database {address.database} at {place}.",
-                remedy=f"Make it: createdb --encoding=UTF8 {address.database}",
+                remedy=f"Make it there, as a user who may: createdb --encoding=UTF8 {address.database}",
             )
         case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
             return StoreError(
@@ -272,6 +277,40 @@ def said(error: BaseException, address: Address) -> StoreError:
                 "unavailable",
                 f"{place} cannot be reached: {_text(error, address) or type(error).__name__}.",
                 remedy="Look whether the server runs and listens there, and at the network in between.",
+            )
+        case _:
+            return _said_of_session(error, address)
+
+
+def _said_of_session(error: BaseException, address: Address) -> StoreError:
+    """Return what is said of a session that was not had, or broke off."""
+    place = address.shown
+    match error:
+        case asyncpg.CannotConnectNowError():
+            return StoreError(
+                "unavailable",
+                f"{place} does not take connections: {_text(error, address)}.",
+                remedy="It starts or stops: send it again in a moment.",
+            )
+        case ClientConfigurationError():
+            return StoreError(
+                "invalid_request",
+                f"The address {place} has an option that is not right: {_text(error, address)}.",
+                remedy=FORM,
+            )
+        case asyncpg.UndefinedObjectError() if "configuration parameter" in str(error):
+            return StoreError(
+                "invalid_request",
+                f"The address {place} has an option that is not right: {_text(error, address)}.",
+                remedy=FORM,
+            )
+        case TargetServerAttributeNotMatched():
+            return StoreError("unavailable", f"None of the servers at {place} takes writes.", remedy=TAKES_WRITES)
+        case asyncpg.InterfaceError() | asyncpg.InternalClientError() | asyncpg.ConnectionDoesNotExistError():
+            return StoreError(
+                "unavailable",
+                f"The connection to {place} broke off: {_text(error, address)}.",
+                remedy="Look whether the server runs, then say it again.",
             )
         case _:
             return StoreError(

@@ -54,6 +54,7 @@ class PostgresStore:
         """Whose engine has the shard, as ``open_to_look`` has seen; "" for nobody's."""
         self._allow_weak = allow_weak or self.address.allow_weak
         self._readers: Readers | None = None
+        self._away: StoreError | None = None  # why it could not be opened
         self._tenders: Readers | None = None  # forgets what is over, beside the owner's session
         self._owner: Opened | None = None
         self._first: Opened | None = None  # the session that opened the store becomes the owner's
@@ -69,12 +70,17 @@ class PostgresStore:
         """Make the schema or migrate it. Raises StoreError."""
         if self._readers is not None:
             return
-        opened = await self._connect(writes=True)
+        try:
+            opened = await self._connect(writes=True)
+        except StoreError as error:
+            self._away = error
+            raise
+        self._away = None
         if opened.server.weak:
             _log.warning("store_weak at=%s settings=%s", self.address.shown, ", ".join(opened.server.weak))
         try:
             await opening.migrate(opened.session, opened.server)
-            refuse(await standing.read(opened.session), self.address.shown, url=self.address.shown)
+            refuse(await standing.read(opened.session), self.address.shown, url=self.address.named)
             await opening.add_shard(opened.session, self.shard)
         except BaseException as error:
             opened.session.terminate()
@@ -104,7 +110,7 @@ class PostgresStore:
             found = await opening.look(opened.session)
             if max(found, default=0) == opening.schema_known():
                 self.standing = await standing.read(opened.session)
-                refuse_half(self.standing, self.address.shown, url=self.address.shown)
+                refuse_half(self.standing, self.address.shown, url=self.address.named)
                 self.holder = await claiming.holder_of(opened.session, self.shard)
         except FAILURES as error:
             raise said(error, self.address) from error
@@ -340,6 +346,8 @@ class PostgresStore:
             raise said(error, self.address) from error
 
     def _refuse_closed(self) -> Readers:
+        if self._readers is None and self._away is not None:
+            raise self._away
         if self._readers is None:
             raise StoreError("unavailable", f"The store {self.address.shown} is not open.", remedy="Open it first.")
         return self._readers

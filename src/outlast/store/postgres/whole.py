@@ -64,7 +64,7 @@ class PostgresWhole:
     """The database at ``address``. Made by ``hold`` or ``look``."""
 
     def __init__(self, address: Address, opened: Opened) -> None:
-        self.shown = self.url = address.shown
+        self.shown, self.url = address.shown, address.named
         self.takes_intake = True
         self.blobs: Blobs = _BlobTable(opened.session, address)
         self._address = address
