@@ -52,6 +52,11 @@ async def many_and_one() -> None:
     charge.execute("o-1")  # type: ignore[unused-coroutine]  # pyright: ignore[reportUnusedCoroutine] - the mistake
 
 
+async def goes_on_as_new() -> None:
+    charge.execute("o-1")  # type: ignore[unused-coroutine]  # pyright: ignore[reportUnusedCoroutine] - the mistake
+    workflow.continue_as_new()
+
+
 async def later() -> str:
     kept = charge.execute("o-1")
     await workflow.sleep("1s")
@@ -68,6 +73,7 @@ async def later() -> str:
         (receives, "approved.receive(…)"),
         (detaches, "charge.aenqueue(…)"),
         (many_and_one, "charge.execute(…)"),
+        (goes_on_as_new, "charge.execute(…)"),
     ],
 )
 def test_a_run_that_ends_without_having_awaited_a_verb_is_held(

@@ -8,6 +8,7 @@ from outlast.sdk.errors import (
     BadArguments,
     HistoryGap,
     HoldsRun,
+    NeverAwaited,
     Nondeterminism,
     NotReadable,
     NotSerializable,
@@ -36,10 +37,13 @@ def closing_command(run: Verbs, main: Task) -> commands.Command:
         error: BaseException | None = asyncio.CancelledError("cancelled by the workflow's own code")
     else:
         error = main.exception()
+    if (error is None or isinstance(error, ContinueRequested)) and not run.replaying:
+        try:
+            run.unawaited.refuse()
+        except NeverAwaited as bad:
+            raise turn_failure(bad) from None
     if error is None:
         try:
-            if not run.replaying:
-                run.unawaited.refuse()
             result = main.result()
             payload = run.converter.to_payload(result, path="result", declared=run.definition.parameters.result)
         except Exception as bad:  # whatever a converter raises: the run is held, its result is not lost
