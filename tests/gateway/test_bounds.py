@@ -1,10 +1,13 @@
 """Pages have bounds whatever is asked for, and text that a filter holds stays text."""
 
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
 from outlast.core import limits
+from outlast.gateway.openapi import document
+from outlast.gateway.table import ROUTES
 from tests.engine.doubles import a_start, a_task, run
 from tests.gateway.serving import served
 
@@ -75,5 +78,37 @@ def test_a_filter_that_is_none_or_too_much_is_refused(filter_: str) -> None:
             assert refused.status in {400, 413}
             assert refused.json()["code"]
             assert refused.json()["remedy"]
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    ("operation", "path"),
+    [
+        ("listWorkers", "workers?queue="),
+        ("getQueue", "queues/"),
+        ("getTask", "tasks/"),
+        ("getWorkflow", "workflows/"),
+        ("listTasks", "tasks?queue="),
+        ("listWorkflows", "workflows?type="),
+        ("listQueues", "queues?queue="),
+        ("explain", "explain/"),
+    ],
+)
+def test_a_name_that_is_too_long_gets_an_answer_that_the_document_names(operation: str, path: str) -> None:
+    paths: dict[str, dict[str, Any]] = document(ROUTES)["paths"]
+    (named,) = (
+        found["responses"]
+        for methods in paths.values()
+        for method, found in methods.items()
+        if method == "get" and found["operationId"] == operation
+    )
+
+    async def work() -> None:
+        async with served() as (client, _):
+            answer = await client.send("GET", f"/api/v1/{path}{'x' * 1_500}")
+
+            assert answer.status < 500
+            assert str(answer.status) in named
 
     run(work)

@@ -79,6 +79,7 @@ class Route:
 DOOR_CODES = (
     "invalid_request",
     "unknown_field",
+    "limit_exceeded",  # of the length of an id or a name
     "unauthenticated",
     "denied",
     "namespace_not_found",
@@ -91,4 +92,4 @@ DOOR_CODES = (
     "store_damaged",
     "timeout",
 )
-BODY_CODES = ("malformed_body", "unsupported_encoding", "body_too_large", "payload_too_large", "limit_exceeded")
+BODY_CODES = ("malformed_body", "unsupported_encoding", "body_too_large", "payload_too_large")
